@@ -1,0 +1,1 @@
+"""cgrad: write a derivative in TensorFlow, apply it, check it."""
