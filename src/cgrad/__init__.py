@@ -1,1 +1,21 @@
 """cgrad: write a derivative in TensorFlow, apply it, check it."""
+
+from cgrad.define import custom_vjp as custom_vjp
+from cgrad.errors import CapturedTensorWarning as CapturedTensorWarning
+from cgrad.errors import ContractError as ContractError
+from cgrad.errors import GradientError as GradientError
+from cgrad.errors import NotDifferentiableError as NotDifferentiableError
+from cgrad.errors import UsageError as UsageError
+from cgrad.transforms import jacobian as jacobian
+from cgrad.transforms import vjp as vjp
+
+__all__ = [
+    "CapturedTensorWarning",
+    "ContractError",
+    "GradientError",
+    "NotDifferentiableError",
+    "UsageError",
+    "custom_vjp",
+    "jacobian",
+    "vjp",
+]

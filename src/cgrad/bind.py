@@ -1,0 +1,210 @@
+"""From the arguments of a call to flat tensors and back, by the function's own signature.
+
+What TensorFlow differentiates is a flat list of tensors. What a user writes has names, defaults, keywords, nested
+structures, and arguments that are no tensors. `Binder` knows one function's signature; `Bound` is one call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from cgrad import errors, internals
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+STATIC_TYPES = (bool, str, bytes, type(None))
+
+
+@dataclass(slots=True)
+class Argument:
+    """One argument of one call.
+
+    Attributes:
+        name: its name; ``xs[0]`` for an entry of ``*xs``.
+        keyword: the keyword it is passed by, or None for a positional one.
+        value: the tensor or structure of tensors, or the Python value of an argument that takes no gradient.
+        static: whether it is handed on as it is.
+        count: the number of flat tensors in it.
+        owed: whether a gradient is due: it holds a floating or complex tensor.
+        hidden: whether a rule need not even mention it (``self``).
+    """
+
+    name: str
+    keyword: str | None
+    value: Any
+    static: bool
+    count: int = 0
+    owed: bool = False
+    hidden: bool = False
+
+
+class Bound:
+    """The arguments of one call."""
+
+    __slots__ = ("arguments", "tensors")
+
+    def __init__(self, arguments: list[Argument], tensors: list[tf.Tensor]) -> None:
+        self.arguments = arguments
+        self.tensors = tensors
+
+    def rebuild(self, tensors: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Returns ``(args, kwargs)`` with these tensors in the places of the original ones."""
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        start = 0
+        for argument in self.arguments:
+            value = argument.value
+            if not argument.static:
+                value = pack(value, tensors[start : start + argument.count])
+                start += argument.count
+            if argument.keyword is None:
+                args.append(value)
+            elif argument.keyword == "**":
+                kwargs.update(value)
+            else:
+                kwargs[argument.keyword] = value
+        return args, kwargs
+
+    def owed(self) -> list[Argument]:
+        """Returns the arguments that have a gradient."""
+        return [argument for argument in self.arguments if argument.owed]
+
+
+class Binder:
+    """Binds calls of one function.
+
+    Args:
+        function: the function as its author wrote it.
+        nondiff: the names of arguments that are no tensors or take no gradient.
+
+    Raises:
+        UsageError: if ``nondiff`` names an argument that the function does not have.
+    """
+
+    def __init__(self, function: Callable[..., Any], nondiff: str | Iterable[str]) -> None:
+        self.name = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
+        self.signature = inspect.signature(function)
+        parameters = self.signature.parameters
+        self.nondiff = frozenset([nondiff] if isinstance(nondiff, str) else nondiff)
+        takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+        unknown = sorted(self.nondiff - set(parameters))
+        if unknown and not takes_any:
+            raise errors.UsageError(
+                f"nondiff= names {', '.join(map(repr, unknown))}, but {self.name}{self.signature} has no such argument"
+            )
+        first = next(iter(parameters), None)
+        self.owner = first if first in ("self", "cls") else None
+        # A call with this many tensors, all by position, needs no binding.
+        plain = all(p.kind in POSITIONAL for p in parameters.values()) and not self.nondiff and not self.owner
+        self.plain = tuple(parameters) if plain else None
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+        """Binds one call.
+
+        Raises:
+            UsageError: if an argument cannot be a tensor and is not in ``nondiff``.
+            TypeError: if the call does not fit the signature, as Python raises it.
+        """
+        if (
+            self.plain is not None
+            and not kwargs
+            and len(args) == len(self.plain)
+            and all(isinstance(arg, tf.Tensor) for arg in args)
+        ):
+            return Bound(
+                [
+                    Argument(name, None, arg, False, 1, differentiable(arg))
+                    for name, arg in zip(self.plain, args, strict=True)
+                ],
+                list(args),
+            )
+        return self._bind(args, kwargs)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+        given = self.signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        arguments: list[Argument] = []
+        for name, value in given.arguments.items():
+            parameter = self.signature.parameters[name]
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                for i, entry in enumerate(value):
+                    arguments.append(self._argument(f"{name}[{i}]", None, entry, parameter))
+            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                static = {k: v for k, v in value.items() if k in self.nondiff or name in self.nondiff}
+                arguments += [Argument(k, k, v, True) for k, v in static.items()]
+                rest = {k: v for k, v in value.items() if k not in static}
+                if rest:
+                    arguments.append(self._argument(name, "**", rest, parameter))
+            else:
+                keyword = None if parameter.kind in POSITIONAL else name
+                arguments.append(self._argument(name, keyword, value, parameter))
+        tensors = [t for a in arguments if not a.static for t in internals.flatten(a.value)]
+        return Bound(arguments, tensors)
+
+    def _argument(self, name: str, keyword: str | None, value: Any, parameter: inspect.Parameter) -> Argument:
+        if parameter.name in self.nondiff or parameter.name == self.owner:
+            return Argument(name, keyword, value, True, hidden=parameter.name == self.owner)
+        if not_a_tensor(value) or isinstance(value, int):
+            default = parameter.default
+            if default is not parameter.empty and (not_a_tensor(default) or isinstance(default, int)):
+                return Argument(name, keyword, value, True)
+        if not_a_tensor(value):
+            raise self._refuse(name, parameter.name, value)
+        try:
+            value = tf.nest.map_structure(as_tensor, value)
+        except (TypeError, ValueError) as cause:
+            raise self._refuse(name, parameter.name, value) from cause
+        flat = internals.flatten(value)
+        return Argument(name, keyword, value, False, len(flat), any(differentiable(t) for t in flat))
+
+    def _refuse(self, name: str, parameter: str, value: Any) -> errors.UsageError:
+        return errors.UsageError(
+            errors.describe(
+                "non-tensor-argument",
+                self.name,
+                f"argument `{name}` is {describe_value(value)}, which is no tensor",
+                "every argument that is not in nondiff= becomes a tensor and has a gradient.",
+                f"name it where {self.name} is decorated: nondiff={parameter!r}; it then stays a Python value, "
+                "in a graph too",
+            )
+        )
+
+
+def not_a_tensor(value: object) -> bool:
+    """Returns whether a value is of a kind that never stands for a tensor."""
+    return isinstance(value, STATIC_TYPES) or callable(value)
+
+
+def as_tensor(value: Any) -> Any:
+    """Returns a leaf as a tensor; composite tensors stay what they are."""
+    if isinstance(value, tf.Tensor):
+        return value
+    if isinstance(value, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
+        return value
+    if isinstance(value, STATIC_TYPES):
+        raise TypeError(f"{value!r} is no tensor")
+    return tf.convert_to_tensor(value)
+
+
+def differentiable(tensor: tf.Tensor) -> bool:
+    """Returns whether a tensor can have a gradient: it is floating or complex."""
+    dtype = tensor.dtype
+    return bool(dtype.is_floating or dtype.is_complex)
+
+
+def pack(like: Any, tensors: Sequence[Any]) -> Any:
+    """Returns these flat tensors in the structure of ``like``."""
+    if len(tensors) == 1 and isinstance(like, tf.Tensor):
+        return tensors[0]
+    return tf.nest.pack_sequence_as(like, list(tensors), expand_composites=True)
+
+
+def describe_value(value: Any) -> str:
+    """Returns a value in a few words, for a message."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    return f"a {type(value).__name__}"

@@ -1,0 +1,362 @@
+"""One call of a function that has a rule: what every definer hands its function to.
+
+A definer reduces what its user wrote to an `Evaluated`: the value, and how the rule applies (``pull`` for reverse
+mode, ``push`` for forward mode). This module lets TensorFlow see it: `tf.custom_gradient` for reverse mode, one more
+record for forward mode when somebody is in it, and the contract around both.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from cgrad import bind, collect, contract, errors, internals
+
+
+@dataclass(slots=True)
+class Evaluated:
+    """What one call of the user's function gave.
+
+    Attributes:
+        value: the output, a tensor or a structure of tensors.
+        pull: maps the upstream gradients (one for each entry of a top-level tuple or list, else one) to what the
+            user's rule returns: the gradients of the arguments. Takes ``variables=`` where the rule does.
+        push: maps flat tangents of the inputs to flat tangents of the outputs; None to transpose ``pull``.
+        rule: the user's own rule, for its names in messages.
+    """
+
+    value: Any
+    pull: Callable[..., Any]
+    push: Callable[[Sequence[Any]], list[Any]] | None
+    rule: Callable[..., Any]
+
+
+class Definition:
+    """A function and its rule. The decorated function keeps it as ``__cgrad__``, for `cgrad.gradcheck`.
+
+    Attributes:
+        kind: ``"vjp"``, ``"jvp"`` or ``"jacobian"``.
+        function: the function as its author wrote it; for kind vjp it returns ``(value, rule)``.
+        rule: the derivative that the decorator was given (None for kind vjp).
+        options: the decorator's other arguments.
+        binder: binds calls by signature.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        function: Callable[..., Any],
+        nondiff: str | Iterable[str],
+        evaluate: Callable[[Definition, bind.Bound, list[Any], dict[str, Any]], Evaluated],
+        rule: Callable[..., Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.function = function
+        self.rule = rule
+        self.options = dict(options or {})
+        self.evaluate = evaluate
+        self.binder = bind.Binder(function, nondiff)
+        self.name = self.binder.name
+        self._local = threading.local()
+        self._core = tf.custom_gradient(functools.wraps(function)(lambda *tensors: self._local.call.run(tensors)))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bound = self.binder(args, kwargs)
+        call = _Call(self, bound)
+        # tf.custom_gradient makes tensors of all it is handed, so the call itself travels beside it.
+        self._local.call = call
+        outputs = self._core(*bound.tensors)
+        if internals.could_record():
+            outputs = call.follow_forward(list(outputs))
+        return call.result(outputs)
+
+
+def decorated(definition: Definition) -> Callable[..., Any]:
+    """Returns a plain function around a definition, so that Python itself binds methods and finds the signature."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return definition(*args, **kwargs)
+
+    wrapped = functools.wraps(definition.function)(tf.autograph.experimental.do_not_convert(call))
+    wrapped.__cgrad__ = definition  # type: ignore[attr-defined]
+    return wrapped
+
+
+class _Call:
+    """One call: its arguments, its outputs, and its rule once the function has run."""
+
+    __slots__ = ("bound", "definition", "evaluated", "outputs", "positions", "variables")
+
+    definition: Definition
+    bound: bind.Bound
+    evaluated: Evaluated
+    outputs: list[tf.Tensor]
+    positions: list[int] | None
+    variables: list[Any]
+
+    def __init__(self, definition: Definition, bound: bind.Bound) -> None:
+        self.definition = definition
+        self.bound = bound
+
+    # --- forward ------------------------------------------------------------------------------------------
+
+    def run(self, tensors: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], Callable[..., Any]]:
+        """Runs the function, under `tf.custom_gradient`; returns its flat outputs and its flat rule."""
+        args, kwargs = self.bound.rebuild(tensors)
+        with internals.VariableWatcher() as watcher:
+            self.evaluated = self.definition.evaluate(self.definition, self.bound, args, kwargs)
+        self.variables = self._captured(watcher.watched_variables())
+        value = self.evaluated.value
+        if isinstance(value, tf.Tensor):
+            self.positions = None
+            self.outputs = [value]
+        else:
+            self._flatten(value)
+        return self.outputs, self.backward
+
+    def _flatten(self, value: Any) -> None:
+        value = tf.nest.map_structure(lambda leaf: None if leaf is None else bind.as_tensor(leaf), value)
+        self.evaluated.value = value
+        leaves = internals.flatten(value)
+        self.positions = [i for i, leaf in enumerate(leaves) if leaf is not None]
+        self.outputs = [leaves[i] for i in self.positions]
+
+    def result(self, outputs: Sequence[tf.Tensor]) -> Any:
+        """Returns flat tensors in the structure of the output."""
+        if self.positions is None:
+            return outputs[0]
+        leaves: list[Any] = [None] * len(internals.flatten(self.evaluated.value))
+        for position, output in zip(self.positions, outputs, strict=True):
+            leaves[position] = output
+        return tf.nest.pack_sequence_as(self.evaluated.value, leaves, expand_composites=True)
+
+    def _captured(self, watched: Sequence[Any]) -> list[Any]:
+        """The trainable variables that the function read and that no argument stands for."""
+        if not watched:
+            return []
+        declared = [leaf for a in self.bound.arguments if a.static for leaf in _objects(a.value)]
+        captured = [v for v in watched if all(v is not leaf for leaf in declared)]
+        if captured and not _accepts_variables(self.evaluated.rule):
+            raise errors.ContractError(self._no_variables(captured))
+        return captured
+
+    def _no_variables(self, captured: Sequence[Any]) -> str:
+        names = ", ".join(f"`{_name(v)}`" for v in _in_order(captured))
+        why = "a variable that is read is an input too; its gradient comes from the rule or from nowhere."
+        repair = (
+            "let the rule take them: def grad(upstream, variables=None), and return (gradients of the arguments,\n"
+            "{variable name: gradient}); or pass them as arguments"
+        )
+        if self.definition.kind != "vjp":
+            repair = "pass them as arguments (a variable is taken as a tensor), or make them trainable=False"
+        return errors.describe(
+            "variables-missing",
+            self.definition.name,
+            f"the function reads the trainable variables {names}, and its rule does not answer for them",
+            why,
+            repair,
+        )
+
+    # --- reverse ------------------------------------------------------------------------------------------
+
+    def backward(self, *upstreams: Any, variables: Sequence[Any] | None = None) -> Any:
+        """The rule on flat tensors, in the form that `tf.custom_gradient` asks for."""
+        ups = [
+            _dense(up, output) for up, output in zip(upstreams, self.outputs, strict=True)
+        ]
+        captured = self._captured(variables or [])
+        arguments = self._by_output(ups)
+        evaluated = self.evaluated
+        if captured:
+            ordered = _in_order(captured)
+            returned = evaluated.pull(*arguments, variables=ordered)
+            returned, answers = self._split(returned, ordered)
+        else:
+            returned = evaluated.pull(*arguments)
+            answers = {}
+            if _accepts_variables(evaluated.rule) and _is_pair_without_variables(returned):
+                returned = returned[0]
+        collector = self._collector()
+        gradients = collector.inputs(returned, self.bound)
+        if not variables:
+            return gradients
+        return gradients, [
+            collector.leaf(f"variables: {_name(v)}", v, answers[v.ref()]) if v.ref() in answers else None
+            for v in variables
+        ]
+
+    def _collector(self) -> collect.Collector:
+        return collect.Collector(self.definition.name, self.outputs, _first_name(self.evaluated.rule))
+
+    def _by_output(self, ups: list[Any]) -> Sequence[Any]:
+        """One upstream for each entry of a top-level tuple or list of outputs, each in that entry's structure."""
+        if self.positions is None:
+            return ups
+        leaves = list(internals.flatten(self.evaluated.value))
+        for position, up in zip(self.positions, ups, strict=True):
+            leaves[position] = up
+        packed = tf.nest.pack_sequence_as(self.evaluated.value, leaves, expand_composites=True)
+        return packed if isinstance(packed, (list, tuple)) else [packed]
+
+    def _split(self, returned: Any, variables: list[Any]) -> tuple[Any, dict[Any, Any]]:
+        """Takes ``(gradients of the arguments, gradients of the variables)`` apart."""
+        names = ", ".join(f"`{_name(v)}`" for v in variables)
+        if not isinstance(returned, (list, tuple)) or len(returned) != 2:
+            self._fail_variables("no pair of gradients", f"(gradients of the arguments, gradients of {names})")
+        return returned[0], self._by_variable(returned[1], variables)
+
+    def _by_variable(self, answers: Any, variables: list[Any]) -> dict[Any, Any]:
+        by_ref: dict[Any, Any] = {}
+        if isinstance(answers, Mapping):
+            by_ref = {_reference(key, variables): gradient for key, gradient in answers.items()}
+        elif isinstance(answers, (list, tuple)) and answers and all(_is_variable_pair(a) for a in answers):
+            by_ref = {_reference(key, variables): gradient for key, gradient in answers}
+        elif isinstance(answers, (list, tuple)):
+            if len(answers) != len(variables):
+                listed = ", ".join(f"`{_name(v)}`" for v in variables)
+                self._fail_variables(
+                    f"{len(answers)} gradients of variables", f"{len(variables)} ({listed})"
+                )
+            by_ref = {v.ref(): gradient for v, gradient in zip(variables, answers, strict=True)}
+        elif len(variables) == 1:
+            by_ref = {variables[0].ref(): answers}
+        missing = [v for v in variables if v.ref() not in by_ref]
+        unknown = [ref for ref in by_ref if all(ref is not v.ref() and ref != v.ref() for v in variables)]
+        if missing or unknown:
+            came = ", ".join(f"`{_reference_name(key)}`" for key in answers) if isinstance(answers, Mapping) else "others"
+            listed = ", ".join(f"`{_name(v)}`" for v in variables)
+            self._fail_variables(f"gradients of {came}", f"gradients of {listed}")
+        return by_ref
+
+    def _fail_variables(self, came: str, due: str) -> None:
+        violation = contract.Violation(
+            "variables-arity",
+            "",
+            came,
+            due,
+            "every trainable variable that the function reads is an input, and has one gradient.",
+            "return gradients, {'name of the variable': its gradient, ...}",
+        )
+        raise errors.ContractError(errors.describe_violation(violation, self.definition.name))
+
+    # --- forward mode -------------------------------------------------------------------------------------
+
+    def follow_forward(self, outputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Records the call for forward mode, if an accumulator follows one of its inputs.
+
+        The forward pass itself has just been followed, op by op, and has tangents that know nothing of the rule. So
+        the outputs are copied out of every record, recorded once more with the rule's own forward function, and tied
+        back to the originals for reverse mode (in a graph the originals carry the gradient that TensorFlow looks up).
+        """
+        handles = [v.handle for v in self.variables]
+        if not internals.followed_by_accumulator([*self.bound.tensors, *handles]):
+            return outputs
+        values = [tf.convert_to_tensor(v) for v in self.variables]
+        with internals.unrecorded():
+            copies = [tf.identity(output) for output in outputs]
+        inputs = [*self.bound.tensors, *values]
+        internals.record_both(self.definition.name, copies, inputs, self._reverse, self._forward)
+        internals.record_reverse(self.definition.name, copies, outputs, lambda *ups: list(ups))
+        return copies
+
+    def _reverse(self, *upstreams: Any) -> list[Any]:
+        if not self.variables:
+            return list(self.backward(*upstreams))
+        gradients, of_variables = self.backward(*upstreams, variables=self.variables)
+        return [*gradients, *of_variables]
+
+    def _forward(self, *tangents: Any) -> list[Any]:
+        with internals.fresh_forward_state():
+            push = self.evaluated.push
+            return self._transpose(tangents) if push is None else push(tangents)
+
+    def _transpose(self, tangents: Sequence[Any]) -> list[Any]:
+        """The rule is linear in the upstream; its transpose, by a tape over the upstream, is the forward rule."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            ups = [tf.ones_like(output) for output in self.outputs]
+            real = [up for up in ups if bind.differentiable(up)]
+            tape.watch(real)
+            gradients = self._reverse(*ups)
+            pairs = [(g, t) for g, t in zip(gradients, tangents, strict=True) if g is not None and t is not None]
+            gradients = [tf.convert_to_tensor(g) for g, _ in pairs]
+        pushed = iter(
+            tape.gradient(
+                gradients,
+                real,
+                output_gradients=[t for _, t in pairs],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
+        )
+        return [next(pushed) if bind.differentiable(up) else None for up in ups]
+
+
+def _dense(upstream: Any, output: tf.Tensor) -> tf.Tensor:
+    if isinstance(upstream, tf.Tensor):
+        return upstream
+    return tf.zeros_like(output) if upstream is None else tf.convert_to_tensor(upstream)
+
+
+def _objects(value: Any) -> list[Any]:
+    try:
+        return list(tf.nest.flatten(value))
+    except (TypeError, ValueError):
+        return [value]
+
+
+def _accepts_variables(rule: Callable[..., Any]) -> bool:
+    code = getattr(rule, "__code__", None)
+    if code is not None and not hasattr(rule, "__wrapped__"):
+        named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        return "variables" in named or bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    parameters = inspect.signature(rule).parameters.values()
+    return any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _first_name(rule: Callable[..., Any]) -> str:
+    code = getattr(rule, "__code__", None)
+    if code is None or not code.co_argcount or inspect.ismethod(rule):
+        return "upstream"
+    return str(code.co_varnames[0])
+
+
+def _is_pair_without_variables(returned: Any) -> bool:
+    """A rule written for variables returns ``(gradients, [])`` when none was read."""
+    if not isinstance(returned, (list, tuple)) or len(returned) != 2:
+        return False
+    return isinstance(returned[1], (list, tuple, dict)) and not returned[1]
+
+
+def _name(variable: Any) -> str:
+    return str(variable.name).split(":")[0]
+
+
+def _in_order(variables: Sequence[Any]) -> list[Any]:
+    """By name: TensorFlow hands them over in the order of a set in eager mode, by name in a graph."""
+    return sorted(variables, key=lambda v: str(v.name))
+
+
+def _reference(key: Any, variables: Sequence[Any]) -> Any:
+    """The variable that a key of the user's answer means: a name, a variable (Keras's too), or its ``ref()``."""
+    if isinstance(key, str):
+        named = [v for v in variables if key in (v.name, _name(v))]
+        return named[0].ref() if len(named) == 1 else key
+    value = getattr(key, "value", None)
+    if not isinstance(key, tf.Variable) and isinstance(value, tf.Variable):
+        key = value
+    return key.ref() if isinstance(key, tf.Variable) else key
+
+
+def _reference_name(key: Any) -> str:
+    deref = getattr(key, "deref", None)
+    return _name(deref()) if deref else str(getattr(key, "name", key))
+
+
+def _is_variable_pair(answer: Any) -> bool:
+    return isinstance(answer, tuple) and len(answer) == 2 and hasattr(answer[0], "trainable")
