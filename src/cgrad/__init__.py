@@ -6,6 +6,8 @@ from cgrad.errors import ContractError as ContractError
 from cgrad.errors import GradientError as GradientError
 from cgrad.errors import NotDifferentiableError as NotDifferentiableError
 from cgrad.errors import UsageError as UsageError
+from cgrad.gradcheck import gradcheck as gradcheck
+from cgrad.report import Report as Report
 from cgrad.transforms import jacobian as jacobian
 from cgrad.transforms import vjp as vjp
 
@@ -14,8 +16,10 @@ __all__ = [
     "ContractError",
     "GradientError",
     "NotDifferentiableError",
+    "Report",
     "UsageError",
     "custom_vjp",
+    "gradcheck",
     "jacobian",
     "vjp",
 ]

@@ -106,6 +106,7 @@ def check_gradient(
     due_dtype: str,
     outputs: Sequence[Shape] = (),
     upstream: str = "upstream",
+    others: Sequence[Shape] = (),
 ) -> Violation | None:
     """Judges the gradient that a rule returned for one argument.
 
@@ -117,6 +118,7 @@ def check_gradient(
         due_dtype: the name of the argument's dtype.
         outputs: the shapes of the function's outputs, which tell a Jacobian from other wrong shapes.
         upstream: what the rule calls its upstream gradient, for the repair.
+        others: the shapes of the other arguments; a gradient of their shape was not summed over their batch.
 
     Returns:
         The violation, or None where nothing is wrong as far as the known sizes tell.
@@ -128,7 +130,7 @@ def check_gradient(
         ('not-unbroadcast', 'tf.reduce_sum(g, axis=[0])   # g: what is returned for `b` now')
     """
     if not compatible(shape, due_shape):
-        return _wrong_shape(argument, shape, due_shape, outputs, upstream)
+        return _wrong_shape(argument, shape, due_shape, outputs, upstream, others)
     if dtype != due_dtype:
         return Violation(
             "wrong-dtype",
@@ -168,12 +170,12 @@ def check_number(came: int, arguments: Sequence[str], optional: Sequence[str] = 
 
 
 def _wrong_shape(
-    argument: str, came: Shape, due: Shape, outputs: Sequence[Shape], upstream: str
+    argument: str, came: Shape, due: Shape, outputs: Sequence[Shape], upstream: str, others: Sequence[Shape]
 ) -> Violation:
     assert came is not None
     assert due is not None
     fault, reason, repair = (
-        _as_broadcast_output(argument, came, due, outputs)
+        _as_broadcast_output(argument, came, due, [*outputs, *others])
         or _as_jacobian(came, due, outputs, upstream)
         or _as_broadcast(argument, came, due)
         or _as_reduction(argument, came, due)
@@ -195,7 +197,7 @@ Cause = tuple[str, str, str]
 def _as_broadcast_output(
     argument: str, came: tuple[int | None, ...], due: tuple[int | None, ...], outputs: Sequence[Shape]
 ) -> Cause | None:
-    """The output's own shape is what an element-by-element rule returns when it forgets the sum."""
+    """The shape of an output, or of an argument with a batch, is what a rule returns that forgets the sum."""
     return _as_broadcast(argument, came, due) if came in outputs else None
 
 

@@ -1,0 +1,220 @@
+"""What the questions share: the function under test, the probes, its answers to them, and the reference.
+
+Everything here is measured once and handed to each question; a question adds evidence and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cgrad import interception
+from cgrad.numerics import Line, Slope, Vector
+from cgrad.subject import Array, Run, Subject, flat, forward_only, numpy, outputs_flat
+
+MODES = ("eager", "graph", "xla", "pfor", "forward")
+
+# The third probe is this combination of the first two. A factor of 64 drives a clip at any usual bound out
+# of its linear range, the minus sign tells abs, relu and sign; powers of two are exact.
+MIX = (-64.0, 0.5)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one call of gradcheck."""
+
+    order: int = 2
+    modes: tuple[str, ...] = MODES
+    surrogate: bool = False
+    rtol: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Something that a question saw; :mod:`cgrad.diagnosis` gives it a name.
+
+    Attributes:
+        question: the question that saw it.
+        kind: what was seen, in the question's own terms.
+        argument: the input it concerns, as its user would write it; empty if none.
+        seen: what the function did.
+        due: what was due.
+        data: what the diagnosis needs beyond that.
+    """
+
+    question: str
+    kind: str
+    argument: str = ""
+    seen: str = ""
+    due: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Exam:
+    """One function at one point, with its answers to three upstreams.
+
+    Attributes:
+        subject: the function.
+        run: its evaluation under a tape; None if it raised.
+        calls: the custom gradients met on the way.
+        answers: the gradients for the probes u, v and the mixture of both, as TensorFlow returned them.
+        error: what f or its rule raised, and ``stage`` where: "forward" or "backward".
+    """
+
+    def __init__(self, subject: Subject, options: Options) -> None:
+        self.subject = subject
+        self.options = options
+        self.random = np.random.default_rng(options.seed)
+        self.run: Run | None = None
+        self.error: BaseException | None = None
+        self.stage = ""
+        self.calls: list[interception.Call] = []
+        self.probes: list[list[Array]] = []
+        self.answers: list[list[Any]] = []
+        self.skip: set[int] = set()
+        """Inputs whose gradient cannot be compared, because its shape is wrong or it is missing."""
+
+    def sit(self) -> None:
+        """Evaluates f and asks its rule for the three gradients."""
+        with interception.observing() as self.calls:
+            try:
+                self.stage = "forward"
+                self.run = self.subject.run()
+                self._meet_variables(self.run)
+                self.stage = "backward"
+                u, v = self.draw(), self.draw()
+                mixed = [MIX[0] * a + MIX[1] * b for a, b in zip(u, v, strict=True)]
+                self.probes = [u, v, mixed]
+                if self.subject.inputs and self.run.targets:
+                    self.answers = [self.run.raw(probe) for probe in self.probes]
+                self.stage = ""
+            except Exception as error:
+                self.error = error
+
+    def _meet_variables(self, run: Run) -> None:
+        for variable in run.watched:
+            self.subject.add_variable(variable)
+        run.add_sources()
+
+    # --- probes -----------------------------------------------------------------------------------
+
+    def draw(self) -> list[Array]:
+        """An upstream for each output: neither ones, nor uniform, nor positive."""
+        assert self.run is not None
+        return [self._draw_like(y) for y in self.run.targets]
+
+    def _draw_like(self, y: Any) -> Array:
+        shape = tuple(y.shape)
+        size = self.random.uniform(0.5, 1.5, shape) * self.random.choice([-1.0, 1.0], shape)
+        if y.dtype.is_complex:
+            return np.asarray(size + 1j * self.random.uniform(-1.5, 1.5, shape))
+        return np.asarray(size)
+
+    def scales(self, index: int) -> Vector:
+        """The size of a unit step for each real entry of an input: a power of two near |x|, with a floor."""
+        x = np.abs(flat(self.subject.inputs[index].value()))
+        x = np.where(np.isfinite(x), x, 1.0)
+        top = float(x.max(initial=0.0))
+        floor = 2.0**-10 * (top if 0.0 < top < 1.0 else 1.0)
+        return np.asarray(2.0 ** np.floor(np.log2(np.maximum(x, floor))))
+
+    def direction(self, only: Sequence[int] | None = None) -> list[Vector]:
+        """Random signs times the scales; zero for inputs other than ``only``."""
+        steps = []
+        for index, item in enumerate(self.subject.inputs):
+            scale = self.scales(index)
+            signs = self.random.choice([-1.0, 1.0], scale.shape)
+            wanted = only is None or index in only
+            steps.append(signs * scale if wanted else np.zeros(flat(item.value()).shape))
+        return steps
+
+    def unit(self, index: int, entry: int) -> list[Vector]:
+        """The direction along one real entry of one input."""
+        steps = [np.zeros(flat(item.value()).shape) for item in self.subject.inputs]
+        steps[index][entry] = self.scales(index)[entry]
+        return steps
+
+    # --- differences ------------------------------------------------------------------------------
+
+    @cached_property
+    def center(self) -> Vector:
+        """The outputs at the point."""
+        assert self.run is not None
+        return outputs_flat(self.run.outputs)
+
+    def line(self, steps: Sequence[Vector], finer: bool = False) -> Line:
+        """Six values of f along a direction."""
+        from cgrad.numerics import first_step
+
+        eps = self.subject.eps()
+        step = first_step(eps) * (2.0**-7 if finer else 1.0)
+        return Line(lambda t: self.subject.shifted(steps, t), self.center, eps, step)
+
+    def slopes(self, steps: Sequence[Vector], weights: Sequence[Vector]) -> list[Slope]:
+        """The derivatives of <w, f> along a direction; tried again with finer steps where they have no limit."""
+        line = self.line(steps)
+        found = [line.slope(w) for w in weights]
+        if all(s.shape.value == "smooth" for s in found) or self.subject.eps() > 1e-10:
+            return found
+        line = self.line(steps, finer=True)
+        second = [line.slope(w) for w in weights]
+        return [
+            b if b.shape.value in ("smooth", "edge") or a.bar > b.bar else a
+            for a, b in zip(found, second, strict=True)
+        ]
+
+    def weights(self, probe: Sequence[Array]) -> Vector:
+        """An upstream as one vector of real numbers, matching :attr:`center`."""
+        return np.concatenate([flat(p) for p in probe]) if probe else np.zeros(0)
+
+    # --- reference --------------------------------------------------------------------------------
+
+    @cached_property
+    def reference(self) -> Run | None:
+        """The forward pass itself under a tape, every rule bypassed; None where that is not possible."""
+        try:
+            run = forward_only(self.subject)
+            run.add_sources()
+            same = len(run.targets) == len(self.probes[0])
+            return run if same else None
+        except Exception:
+            return None
+
+    def gradients(self, probe: int) -> list[Array | None]:
+        """The rule's answer to a probe, as arrays."""
+        return [None if g is None else numpy(g) for g in self.answers[probe]]
+
+
+def dependence(exam: Exam, index: int, reach: float = 1.0) -> bool:
+    """Whether the outputs change at all when an input moves by its own size: a staircase does."""
+    steps = exam.direction([index])
+    steps[index] = np.sign(steps[index]) * np.maximum(np.abs(steps[index]), 0.5)
+    for t in (reach, -reach, 3.0 * reach, 0.3 * reach):
+        moved = exam.subject.shifted(steps, t)
+        if moved.shape == exam.center.shape and not np.allclose(
+            moved, exam.center, rtol=1e-6, atol=0.0, equal_nan=True
+        ):
+            return True
+    return False
+
+
+def run_eagerly() -> Any:
+    """A context in which every tf.function runs as plain Python."""
+    import contextlib
+
+    @contextlib.contextmanager
+    def scope() -> Any:
+        before = tf.config.functions_run_eagerly()
+        tf.config.run_functions_eagerly(True)
+        try:
+            yield
+        finally:
+            tf.config.run_functions_eagerly(before)
+
+    return scope()

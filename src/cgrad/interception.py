@@ -1,0 +1,207 @@
+"""Every custom gradient that a function meets on its way: seen, bypassed or altered.
+
+All of them, TensorFlow's own, Keras's, ``tf.recompute_grad``'s and ours included, pass through two module
+attributes of TensorFlow that are looked up at call time. They are not public API; this is the only file that
+touches them, and tests/test_interception.py tells when TensorFlow moves them. Only calls made by the thread
+that asked are touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops import custom_gradient as _module
+
+Proceed = Callable[[Any, Any, Any], Any]
+Handler = Callable[[Any, Any, Any, Proceed], Any]
+
+_NAMES = ("_eager_mode_decorator", "_graph_mode_decorator")
+_lock = threading.Lock()
+_originals: dict[str, Any] = {}
+_installed = 0
+_local = threading.local()
+
+
+@dataclass
+class Pull:
+    """One application of a rule: what it was handed, and what it returned or raised."""
+
+    upstreams: tuple[Any, ...]
+    variables: tuple[Any, ...]
+    returned: Any = None
+    error: BaseException | None = None
+
+
+@dataclass
+class Call:
+    """One call of a function that carries a rule."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    graph: bool
+    value: Any = None
+    rule: Any = None
+    pulls: list[Pull] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The function's own name, without the scopes around it."""
+        name = getattr(self.function, "__qualname__", None) or getattr(self.function, "__name__", "?")
+        return str(name).rsplit(".", 1)[-1]
+
+    @property
+    def place(self) -> str:
+        """File and line of the function, empty when it has none."""
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+    def inputs(self) -> list[Any]:
+        """The leaves of the positional arguments, in TensorFlow's order."""
+        return list(tf.nest.flatten(self.args, expand_composites=True))
+
+    def captured(self) -> list[Any]:
+        """Tensors that the function reads from its closure."""
+        cells = getattr(inspect.unwrap(self.function), "__closure__", None) or ()
+        found = []
+        for cell in cells:
+            try:
+                value = cell.cell_contents
+            except ValueError:  # a cell that is not filled yet
+                continue
+            if isinstance(value, tf.Tensor):
+                found.append(value)
+        return found
+
+
+class MissingRule(TypeError):
+    """The function came back without a rule; raised in place of an unpacking error far from the cause."""
+
+    def __init__(self, call: Call, value: Any) -> None:
+        super().__init__(f"{call.name} returned {type(value).__name__}, not (value, rule)")
+        self.call = call
+
+
+@contextlib.contextmanager
+def intercepting(handler: Handler) -> Iterator[None]:
+    """Hands every call of a custom gradient in this thread to ``handler(function, args, kwargs, proceed)``."""
+    stack: list[Handler] = _local.__dict__.setdefault("stack", [])
+    _install()
+    stack.append(handler)
+    try:
+        yield
+    finally:
+        stack.remove(handler)
+        _uninstall()
+
+
+def _install() -> None:
+    global _installed
+    with _lock:
+        if not _installed:
+            for name in _NAMES:
+                _originals[name] = getattr(_module, name)
+                setattr(_module, name, _dispatcher(_originals[name]))
+        _installed += 1
+
+
+def _uninstall() -> None:
+    global _installed
+    with _lock:
+        _installed -= 1
+        if not _installed:
+            for name in _NAMES:
+                setattr(_module, name, _originals[name])
+
+
+def _dispatcher(original: Proceed) -> Proceed:
+    def dispatch(f: Any, args: Any, kwargs: Any) -> Any:
+        stack = getattr(_local, "stack", None)
+        if not stack:
+            return original(f, args, kwargs)
+        return stack[-1](f, args, kwargs, original)
+
+    return dispatch
+
+
+@contextlib.contextmanager
+def observing() -> Iterator[list[Call]]:
+    """Lists every call of a custom gradient, and every application of its rule, and changes nothing."""
+    calls: list[Call] = []
+
+    def handler(f: Any, args: Any, kwargs: Any, proceed: Proceed) -> Any:
+        call = Call(f, tuple(args), dict(kwargs), not tf.executing_eagerly())
+        calls.append(call)
+
+        def observed(*inner: Any, **options: Any) -> Any:
+            call.args = inner
+            pair = f(*inner, **options)
+            if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and callable(pair[1])):
+                raise MissingRule(call, pair)
+            call.value, call.rule = pair
+            return pair[0], _recording(call)
+
+        observed.__name__ = getattr(f, "__name__", "observed")
+        return proceed(observed, args, kwargs)
+
+    with intercepting(handler):
+        yield calls
+
+
+def takes_variables(rule: Any) -> bool:
+    """Whether a rule has the ``variables`` argument that TensorFlow looks for."""
+    try:
+        spec = inspect.getfullargspec(rule)
+    except TypeError:
+        return True
+    return "variables" in spec.args or "variables" in spec.kwonlyargs or spec.varkw is not None
+
+
+def _recording(call: Call) -> Any:
+    rule = call.rule
+
+    def apply(upstreams: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        pull = Pull(upstreams, tuple(options.get("variables") or ()))
+        call.pulls.append(pull)
+        try:
+            pull.returned = rule(*upstreams, **options)
+        except BaseException as error:
+            pull.error = error
+            raise
+        return pull.returned
+
+    # TensorFlow looks for `variables` in the signature, so the copy has it where the rule has it.
+    if takes_variables(rule):
+        return lambda *upstreams, **variables: apply(upstreams, variables)
+    return lambda *upstreams: apply(upstreams, {})
+
+
+@contextlib.contextmanager
+def bypassing() -> Iterator[None]:
+    """Runs functions without their rules: what is left is the forward pass, open to autodiff."""
+
+    def handler(f: Any, args: Any, kwargs: Any, proceed: Proceed) -> Any:
+        if not tf.executing_eagerly():
+            args = tf.nest.map_structure(tf.convert_to_tensor, args, expand_composites=True)
+        return f(*args, **kwargs)[0]
+
+    with intercepting(handler):
+        yield
+
+
+@contextlib.contextmanager
+def altering(change: Callable[[Any, Any], tuple[Any, Any]]) -> Iterator[None]:
+    """Lets ``change(function, args)`` replace the function and its arguments of every call."""
+
+    def handler(f: Any, args: Any, kwargs: Any, proceed: Proceed) -> Any:
+        f, args = change(f, args)
+        return proceed(f, args, kwargs)
+
+    with intercepting(handler):
+        yield

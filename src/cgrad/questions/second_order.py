@@ -1,0 +1,194 @@
+"""Is the derivative of the rule right? Tape over tape against the forward pass, and against differences.
+
+Wrong, not differentiable and silently zero are three findings. The quantity is h = d<g(x; u), w>/dx, where g is
+the rule's answer to the upstream u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from cgrad import interception
+from cgrad.exam import Evidence, Exam, run_eagerly
+from cgrad.numerics import Line, Vector
+from cgrad.questions.modes import traced
+from cgrad.subject import Array, differentiable, flat, numpy
+
+
+def ask(exam: Exam) -> list[Evidence]:
+    """Differentiates the rule a second time."""
+    if exam.options.order < 2 or exam.run is None or not exam.answers:
+        return []
+    used = [i for i, g in enumerate(exam.gradients(0)) if g is not None and i not in exam.skip]
+    if not used:
+        return []
+    weights = [_signs(exam, i) for i in used]
+    truth = _Truth(exam, used, weights)
+    with interception.observing() as calls:
+        try:
+            second = twice(exam, used, weights)
+        except Exception as error:
+            return _raised(error, truth, calls)
+    found = [e for i, h in zip(used, second, strict=True) if (e := _judge(exam, i, h, truth)) is not None]
+    if found or "graph" not in exam.options.modes or not exam.calls:
+        return found
+    return _in_graph(exam, used, weights, second)
+
+
+def _in_graph(exam: Exam, used: list[int], weights: list[Array], eager: list[Array | None]) -> list[Evidence]:
+    """A path that eager mode finds through a closure may be missing where all is one graph."""
+
+    def body(leaves: list[Any], sources: list[Any]) -> list[Any]:
+        second = _twice(exam, leaves, sources, used, weights)
+        return [[] if h is None else [tf.convert_to_tensor(h)] for h in second]
+
+    try:
+        found = [numpy(h[0]) if h else None for h in traced(exam, body)]
+    except Exception:
+        return []  # refused loudly: first order in a graph has been asked for elsewhere
+    for index, h, due in zip(used, found, eager, strict=True):
+        if due is None or not np.any(due) or not np.isfinite(due).all():
+            continue
+        got = np.zeros_like(due) if h is None else h
+        if got.shape == due.shape and np.allclose(got, due, rtol=1e-3, atol=1e-4 * np.abs(due).max()):
+            continue
+        kind = "wrong" if np.any(got) else "silent"
+        seen = f"{'None' if h is None else f'{got.flat[0]:.6g}'} where all is one tf.function"
+        name = exam.subject.inputs[index].name
+        data = {"index": index, "slope": None, "second": h, "exact": due}
+        return [Evidence("second_order", kind, name, seen, f"{due.flat[0]:.6g}, as in eager mode", data)]
+    return []
+
+
+def _signs(exam: Exam, index: int) -> Array:
+    item = exam.subject.inputs[index]
+    signs = exam.random.choice([-1.0, 1.0], item.shape)
+    return np.asarray(signs * (1.0 + 1.0j) if item.dtype.is_complex else signs)
+
+
+def twice(exam: Exam, used: Sequence[int], weights: Sequence[Array]) -> list[Array | None]:
+    """h for each used input; None where the second tape found no path."""
+    subject = exam.subject
+    sources = [item.leaf for item in subject.inputs]
+    return [None if h is None else numpy(h) for h in _twice(exam, subject.leaves, sources, used, weights)]
+
+
+def _twice(
+    exam: Exam, leaves: Sequence[Any], sources: Sequence[Any], used: Sequence[int], weights: Sequence[Array]
+) -> list[Any]:
+    subject = exam.subject
+    sources = [sources[i] for i in used]
+    with tf.GradientTape() as outer:
+        for source in sources:
+            outer.watch(source)
+        with tf.GradientTape() as inner:
+            for source in sources:
+                inner.watch(source)
+            targets = [y for y in subject.call(leaves) if differentiable(y)]
+        upstreams = [tf.cast(tf.constant(u), y.dtype) for u, y in zip(exam.probes[0], targets, strict=True)]
+        gradients = inner.gradient(targets, sources, output_gradients=upstreams)
+        gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+    kept = [
+        (g, tf.cast(tf.constant(w), g.dtype))
+        for g, w in zip(gradients, weights, strict=True)
+        if g is not None
+    ]
+    subject.pulls += 2
+    return list(outer.gradient([g for g, _ in kept], sources, output_gradients=[w for _, w in kept]))
+
+
+class _Truth:
+    """The second derivative by autodiff of the forward pass where that can be had, and by differences of g."""
+
+    def __init__(self, exam: Exam, used: list[int], weights: list[Array]) -> None:
+        self.exam, self.used, self.weights = exam, used, weights
+        self.exact: dict[int, Array | None] | None = None
+        try:
+            with interception.bypassing(), run_eagerly():
+                found = twice(exam, used, weights)
+            self.exact = dict(zip(used, found, strict=True))
+        except Exception:
+            self.exact = None
+
+    def direction(self, index: int) -> list[Vector]:
+        return self.exam.direction([index])
+
+    def slope(self, steps: list[Vector]) -> Any:
+        """d<w, g(x + t d)>/dt by differences of the rule's own gradient."""
+        center = self._gradient(steps, 0.0)
+        line = Line(lambda t: self._gradient(steps, t), center, self.exam.subject.eps())
+        return line.slope(np.ones(center.shape))
+
+    def _gradient(self, steps: list[Vector], t: float) -> Vector:
+        subject = self.exam.subject
+        leaves = list(subject.leaves)
+        for item, step in zip(subject.inputs, steps, strict=True):
+            if item.position is not None and not item.variable:
+                leaves[item.position] = subject._moved(item, step, t)
+        gradients = subject.run(leaves).pull(self.exam.probes[0])
+        parts = [
+            flat(gradients[i]) * flat(w)
+            for i, w in zip(self.used, self.weights, strict=True)
+            if gradients[i] is not None
+        ]
+        return np.concatenate(parts)
+
+
+def _raised(error: Exception, truth: _Truth, calls: list[interception.Call]) -> list[Evidence]:
+    data = {"error": error, "calls": calls, "possible": truth.exact is not None and _any(truth.exact)}
+    moves = False
+    if not data["possible"]:
+        try:
+            slope = truth.slope(truth.exam.direction(truth.used))
+            moves = not slope.admits(0.0)
+        except Exception:
+            moves = False
+    data["moves"] = moves
+    return [Evidence("second_order", "raised", "", f"{type(error).__name__}", "a second derivative", data)]
+
+
+def _any(found: dict[int, Array | None]) -> bool:
+    return any(h is not None and np.isfinite(h).all() for h in found.values())
+
+
+def _judge(exam: Exam, index: int, second: Array | None, truth: _Truth) -> Evidence | None:
+    item = exam.subject.inputs[index]
+    if item.variable:
+        return None
+    h = np.zeros(item.shape) if second is None else second
+    steps = truth.direction(index)
+    slope = truth.slope(steps)
+    along = float(flat(h) @ steps[index])
+    exact = None if truth.exact is None else truth.exact.get(index)
+    data: dict[str, Any] = {"index": index, "slope": slope, "second": second, "exact": exact}
+    if not np.isfinite(h).all():
+        if np.isfinite(slope.value) and slope.shape.value in ("smooth", "kink", "edge"):
+            return Evidence(
+                "second_order",
+                "nonfinite",
+                item.name,
+                "NaN or infinity",
+                f"{slope.value:.6g} along a direction",
+                data,
+            )
+        return None
+    size = float(np.abs(flat(h) * steps[index]).sum())
+    slack = 1e-7 * size if exam.subject.eps() < 1e-10 else 1e-3 * size
+    if slope.admits(along, slack) or slope.shape.value not in ("smooth", "edge"):
+        return None
+    if exact is not None and np.allclose(
+        h, exact, rtol=1e-9, atol=1e-12 * (np.abs(exact).max(initial=0.0) + 1.0)
+    ):
+        # both autodiffs agree and differences do not: no verdict on the rule from here alone,
+        # unless nothing but zeros is on their side
+        if exam.calls and np.any(h):
+            return None
+    due = f"{slope.value:.6g} along a random direction, give or take {slope.bar:.1g}"
+    if second is None or not np.any(h):
+        seen = "None" if second is None else "zero"
+        return Evidence("second_order", "silent", item.name, seen, due, data)
+    return Evidence("second_order", "wrong", item.name, f"{along:.6g}", due, data)

@@ -1,0 +1,131 @@
+"""Where a path leaves TensorFlow: the calls that cut a tape, with the user's file and line, found by following f."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+# Python functions of TensorFlow whose call ends a path, and what to call them
+_CUTS = {
+    "numpy": ".numpy()",
+    "__array__": "a NumPy call",
+    "__float__": "float()",
+    "__int__": "int()",
+    "__index__": "int()",
+    "__complex__": "complex()",
+    "stop_gradient": "tf.stop_gradient",
+    "numpy_function": "tf.numpy_function",
+    "py_function": "tf.py_function",
+    "eager_py_func": "tf.py_function",
+    "py_func": "tf.py_func",
+    "assign": "assign",
+    "assign_add": "assign_add",
+    "assign_sub": "assign_sub",
+}
+_STEPS = {
+    "round": "tf.round",
+    "rint": "tf.math.rint",
+    "floor": "tf.floor",
+    "ceil": "tf.math.ceil",
+    "sign": "tf.sign",
+    "argmax": "tf.argmax",
+    "argmin": "tf.argmin",
+    "argmax_v2": "tf.argmax",
+    "argmin_v2": "tf.argmin",
+    "one_hot": "tf.one_hot",
+    "greater": "a comparison",
+    "greater_equal": "a comparison",
+    "less": "a comparison",
+    "less_equal": "a comparison",
+    "equal": "a comparison",
+    "cast": "tf.cast",
+}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One call that ends a path: what it is, and where it stands in the user's code."""
+
+    operation: str
+    file: str
+    line: int
+    step: bool
+
+    def __str__(self) -> str:
+        return f"{self.operation} at {os.path.basename(self.file)}:{self.line}"
+
+
+def cuts(call: Callable[[], Any]) -> list[Cut]:
+    """Runs ``call`` and lists the calls in it that cut a tape, in the order they came."""
+    found: list[Cut] = []
+    before = sys.getprofile()
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call":
+            return
+        name = frame.f_code.co_name
+        if name == "cast" and not _to_or_from_steps(frame.f_locals):
+            return
+        if (name in _CUTS or name in _STEPS) and _library(frame.f_code.co_filename):
+            user = _user_frame(frame)
+            if user is not None:
+                cut = Cut(
+                    _CUTS.get(name) or _STEPS[name], user.f_code.co_filename, user.f_lineno, name in _STEPS
+                )
+                if cut not in found:
+                    found.append(cut)
+
+    sys.setprofile(look)
+    try:
+        call()
+    except Exception:
+        pass
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def user_line(error: BaseException) -> str:
+    """File and line of the innermost frame of a traceback that is neither TensorFlow's nor ours."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not _library(name) and not _ours(name):
+            place = f"{os.path.basename(name)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+def _to_or_from_steps(values: dict[str, Any]) -> bool:
+    """Whether a cast goes to, or comes from, a dtype without derivatives."""
+    target = getattr(values.get("dtype"), "as_numpy_dtype", values.get("dtype"))
+    kinds = [
+        getattr(getattr(values.get("x"), "dtype", None), "name", ""),
+        getattr(target, "__name__", str(target)),
+    ]
+    return any(kind.startswith(("int", "uint", "bool")) for kind in kinds)
+
+
+def _library(filename: str) -> bool:
+    return any(f"{os.sep}{part}{os.sep}" in filename for part in ("tensorflow", "keras", "numpy"))
+
+
+def _ours(filename: str) -> bool:
+    return os.path.dirname(__file__) in filename
+
+
+def _user_frame(frame: FrameType) -> FrameType | None:
+    """The caller in the user's code, if the call came from there and not from inside gradcheck."""
+    step = frame.f_back
+    while step is not None:
+        name = step.f_code.co_filename
+        if _ours(name):
+            return None
+        if not _library(name):
+            return step
+        step = step.f_back
+    return None
