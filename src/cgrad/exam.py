@@ -56,6 +56,21 @@ class Evidence:
     data: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Pair:
+    """The outputs at ``x + step * steps`` and ``x - step * steps``."""
+
+    steps: list[Vector]
+    step: float
+    plus: Vector
+    minus: Vector
+
+    def slope(self, weights: Vector) -> float:
+        """The central difference of <weights, f>."""
+        with np.errstate(invalid="ignore"):
+            return float(weights @ (self.plus - self.minus)) / (2.0 * self.step)
+
+
 class Exam:
     """One function at one point, with its answers to three upstreams.
 
@@ -141,6 +156,19 @@ class Exam:
         return steps
 
     # --- differences ------------------------------------------------------------------------------
+
+    @cached_property
+    def pair(self) -> Pair:
+        """Two values of f, a short step to either side: the cheapest look at its true slope."""
+        steps = self.direction()
+        step = float(2.0 ** np.round(np.log2(self.subject.eps()) / 3.0))
+        plus, minus = (self.subject.shifted(steps, t) for t in (step, -step))
+        return Pair(steps, step, plus, minus)
+
+    @property
+    def ruled(self) -> bool:
+        """Whether a rule had a part in the answers; without one, autodiff is what is being checked."""
+        return any(call.pulls for call in self.calls)
 
     @cached_property
     def center(self) -> Vector:

@@ -219,7 +219,7 @@ def _repeat(exam: Exam) -> list[Evidence]:
     first = exam.gradients(0)
     try:
         again = exam.subject.run()
-        exam.subject.shifted(exam.direction(), 0.25)
+        _ = exam.pair  # f at two other points, which a rule may not remember
         second = again.pull(exam.probes[0])
     except Exception as error:
         return [

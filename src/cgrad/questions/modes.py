@@ -7,6 +7,7 @@ rule is a note; a rule that breaks a mode, or gives another value there, is a fa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,42 +46,50 @@ def _positions(exam: Exam) -> list[int]:
 
 
 def traced(
-    exam: Exam, body: Callable[[list[Any], list[Any]], Any], *, xla: bool = False, unknown: bool = False
+    exam: Exam,
+    body: Callable[[list[Any], list[Any], list[Any]], Any],
+    given: Sequence[Array],
+    *,
+    xla: bool = False,
+    unknown: bool = False,
 ) -> Any:
-    """Runs ``body(leaves, sources)`` in a tf.function whose arguments are the floating-point inputs."""
+    """Runs ``body(leaves, sources, given)`` in a tf.function whose arguments are the floating-point inputs.
+
+    The arrays ``given`` are arguments too: large constants make a graph slow to build.
+    """
     subject, positions = exam.subject, _positions(exam)
 
-    def step(*tensors: Any) -> Any:
+    def step(tensors: list[Any], arrays: list[Any]) -> Any:
         leaves = list(subject.leaves)
         for position, tensor in zip(positions, tensors, strict=True):
             leaves[position] = tensor
         sources = [i.leaf if i.position is None or i.variable else leaves[i.position] for i in subject.inputs]
-        return body(leaves, sources)
+        return body(leaves, sources, arrays)
 
     tensors = [subject.leaves[p] for p in positions]
-    signature = None
-    if unknown:
-        signature = [tf.TensorSpec([None] * len(t.shape), t.dtype) for t in tensors]
-    signature = signature or [tf.TensorSpec(t.shape, t.dtype) for t in tensors]
+    arrays = [tf.constant(a) for a in given]
+    shapes = [[None] * len(t.shape) if unknown else t.shape for t in tensors]
+    signature = (
+        [tf.TensorSpec(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)],
+        [tf.TensorSpec(a.shape, a.dtype) for a in arrays],
+    )
     function = tf.function(step, jit_compile=True if xla else None, autograph=False)
     # a concrete function: TensorFlow would warn of retracing if many were called by the same code
-    return function.get_concrete_function(*signature)(*tensors)
+    return function.get_concrete_function(*signature)(tensors, arrays)
 
 
 def pull_in_graph(exam: Exam, *, xla: bool = False, unknown: bool = False) -> tuple[Answer, Vector]:
     """The answer to the first probe, and the outputs, computed in a graph."""
-    gradients, outputs = traced(
-        exam, lambda leaves, sources: _pull(exam, leaves, sources), xla=xla, unknown=unknown
-    )
+    gradients, outputs = traced(exam, partial(_pull, exam), exam.probes[0], xla=xla, unknown=unknown)
     return _arrays(gradients), outputs_flat(outputs)
 
 
-def _pull(exam: Exam, leaves: list[Any], sources: list[Any]) -> tuple[list[Any], list[Any]]:
+def _pull(exam: Exam, leaves: list[Any], sources: list[Any], probe: list[Any]) -> tuple[list[Any], list[Any]]:
     with tf.GradientTape() as tape:
         for source in sources:
             tape.watch(source)
         targets = [y for y in exam.subject.call(leaves) if differentiable(y)]
-    upstreams = [tf.cast(tf.constant(u), y.dtype) for u, y in zip(exam.probes[0], targets, strict=True)]
+    upstreams = [tf.cast(u, y.dtype) for u, y in zip(probe, targets, strict=True)]
     exam.subject.pulls += 1
     gradients = tape.gradient(targets, sources, output_gradients=upstreams)
     # a graph cannot return None: an empty list stands for it
@@ -204,16 +213,16 @@ def _pfor(exam: Exam) -> list[Evidence]:
     """Two upstreams at once, as tape.jacobian runs its unit vectors, without the silent fall-back to a loop."""
     both = [np.stack([a, b]) for a, b in zip(exam.probes[0], exam.probes[1], strict=True)]
 
-    def body(leaves: list[Any], sources: list[Any]) -> tuple[list[Any], list[Any]]:
+    def body(leaves: list[Any], sources: list[Any], given: list[Any]) -> tuple[list[Any], list[Any]]:
         with tf.GradientTape(persistent=True) as tape:
             for source in sources:
                 tape.watch(source)
             targets = [y for y in exam.subject.call(leaves) if differentiable(y)]
-        upstreams = [tf.cast(tf.constant(u), y.dtype) for u, y in zip(both, targets, strict=True)]
+        upstreams = [tf.cast(u, y.dtype) for u, y in zip(given, targets, strict=True)]
         live: list[int] = []
 
-        def one(given: Any) -> list[Any]:
-            gradients = tape.gradient(targets, sources, output_gradients=given)
+        def one(row: Any) -> list[Any]:
+            gradients = tape.gradient(targets, sources, output_gradients=row)
             live[:] = [i for i, g in enumerate(gradients) if g is not None]
             return [tf.convert_to_tensor(gradients[i]) for i in live]
 
@@ -224,7 +233,7 @@ def _pfor(exam: Exam) -> list[Evidence]:
         return found, targets
 
     def answer() -> tuple[Answer, Vector]:
-        gradients, outputs = traced(exam, body)
+        gradients, outputs = traced(exam, body, both)
         return _arrays(gradients), outputs_flat(outputs)
 
     return _same(exam, "pfor", answer)

@@ -42,12 +42,13 @@ def ask(exam: Exam) -> list[Evidence]:
 def _in_graph(exam: Exam, used: list[int], weights: list[Array], eager: list[Array | None]) -> list[Evidence]:
     """A path that eager mode finds through a closure may be missing where all is one graph."""
 
-    def body(leaves: list[Any], sources: list[Any]) -> list[Any]:
-        second = _twice(exam, leaves, sources, used, weights)
+    def body(leaves: list[Any], sources: list[Any], given: list[Any]) -> list[Any]:
+        probe, signs = given[: len(exam.probes[0])], given[len(exam.probes[0]) :]
+        second = _twice(exam, leaves, [sources[i] for i in used], probe, signs)
         return [[] if h is None else [tf.convert_to_tensor(h)] for h in second]
 
     try:
-        found = [numpy(h[0]) if h else None for h in traced(exam, body)]
+        found = [numpy(h[0]) if h else None for h in traced(exam, body, [*exam.probes[0], *weights])]
     except Exception:
         return []  # refused loudly: first order in a graph has been asked for elsewhere
     for index, h, due in zip(used, found, eager, strict=True):
@@ -73,31 +74,26 @@ def _signs(exam: Exam, index: int) -> Array:
 def twice(exam: Exam, used: Sequence[int], weights: Sequence[Array]) -> list[Array | None]:
     """h for each used input; None where the second tape found no path."""
     subject = exam.subject
-    sources = [item.leaf for item in subject.inputs]
-    return [None if h is None else numpy(h) for h in _twice(exam, subject.leaves, sources, used, weights)]
+    sources = [subject.inputs[i].leaf for i in used]
+    found = _twice(exam, subject.leaves, sources, exam.probes[0], weights)
+    return [None if h is None else numpy(h) for h in found]
 
 
 def _twice(
-    exam: Exam, leaves: Sequence[Any], sources: Sequence[Any], used: Sequence[int], weights: Sequence[Array]
+    exam: Exam, leaves: Sequence[Any], sources: Sequence[Any], probe: Sequence[Any], weights: Sequence[Any]
 ) -> list[Any]:
-    subject = exam.subject
-    sources = [sources[i] for i in used]
     with tf.GradientTape() as outer:
         for source in sources:
             outer.watch(source)
         with tf.GradientTape() as inner:
             for source in sources:
                 inner.watch(source)
-            targets = [y for y in subject.call(leaves) if differentiable(y)]
-        upstreams = [tf.cast(tf.constant(u), y.dtype) for u, y in zip(exam.probes[0], targets, strict=True)]
+            targets = [y for y in exam.subject.call(leaves) if differentiable(y)]
+        upstreams = [tf.cast(u, y.dtype) for u, y in zip(probe, targets, strict=True)]
         gradients = inner.gradient(targets, sources, output_gradients=upstreams)
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-    kept = [
-        (g, tf.cast(tf.constant(w), g.dtype))
-        for g, w in zip(gradients, weights, strict=True)
-        if g is not None
-    ]
-    subject.pulls += 2
+    exam.subject.pulls += 2
+    kept = [(g, tf.cast(w, g.dtype)) for g, w in zip(gradients, weights, strict=True) if g is not None]
     return list(outer.gradient([g for g, _ in kept], sources, output_gradients=[w for _, w in kept]))
 
 

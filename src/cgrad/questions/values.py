@@ -75,11 +75,13 @@ def tolerance(exam: Exam) -> float:
 
 
 def _compare(exam: Exam, active: list[int]) -> list[Evidence]:
-    weights = [exam.weights(p) for p in exam.probes[:2]]
     answers = [exam.gradients(p) for p in (0, 1)]
+    if exam.ruled and _agrees_at_once(exam, active, answers[0]):
+        return []
+    weights = [exam.weights(p) for p in exam.probes[:2]]
     steps = exam.direction(active)
     slopes = exam.slopes(steps, weights)
-    truths = _reference_answers(exam)
+    truths = _reference_answers(exam, exam.probes[:2])
     credible = truths is not None and all(
         _along(truth, steps, active) is not None
         and s.shape in (Shape.SMOOTH, Shape.EDGE)
@@ -102,11 +104,29 @@ def _compare(exam: Exam, active: list[int]) -> list[Evidence]:
     return _entry_by_entry(exam, active, answers, truths, slopes)
 
 
-def _reference_answers(exam: Exam) -> list[list[Array | None]] | None:
+def _agrees_at_once(exam: Exam, active: list[int], answer: list[Array | None]) -> bool:
+    """The ordinary case, cheaply: the rule is the forward pass's autodiff in every entry, and that is no fiction.
+
+    One probe of random numbers is enough for the first, two values of f for the second.
+    """
+    truths = _reference_answers(exam, exam.probes[:1])
+    if truths is None or any(len(_differing(exam, i, [answer], truths)) for i in active):
+        return False
+    weights = exam.weights(exam.probes[0])
+    along = _along(truths[0], exam.pair.steps, list(range(len(answer))))
+    if along is None:
+        return False
+    slack = 1e3 * _slack(exam, truths[0], exam.pair.steps, active)
+    center = np.where(np.isfinite(exam.center), exam.center, 0.0)
+    rounding = 4.0 * exam.subject.eps() * float(np.sqrt(np.sum((weights * center) ** 2))) / exam.pair.step
+    return bool(abs(exam.pair.slope(weights) - along) <= slack + rounding)
+
+
+def _reference_answers(exam: Exam, probes: Sequence[list[Array]]) -> list[list[Array | None]] | None:
     if exam.reference is None:
         return None
     try:
-        found = [exam.reference.pull(p) for p in exam.probes[:2]]
+        found = [exam.reference.pull(p) for p in probes]
     except Exception:
         return None
     shapes = [item.shape for item in exam.subject.inputs]
@@ -152,6 +172,8 @@ def _differing(
         g = flat(got)
         t = np.zeros_like(g) if due is None else flat(due)
         room = tolerance(exam) * np.maximum(np.abs(g), np.abs(t)) + invisible * 1e-2
+        if exam.subject.eps() > 1e-10:  # sums of terms of this size are rounded to this
+            room = room + 32.0 * exam.subject.eps() * np.abs(t).max(initial=0.0)
         excess = np.maximum(excess, np.where(np.abs(g - t) > room, np.abs(g - t) / (room + 1e-300), 0.0))
     order = np.argsort(-excess)
     return np.asarray(order[excess[order] > 0])
@@ -166,23 +188,16 @@ def _confirm(
         if not len(entries):
             continue
         checked = [_entry(exam, index, int(e), answers) for e in _spread(entries, CONFIRM)]
-        verdicts = [c.right(tolerance(exam)) for c in checked]
-        if False in verdicts:
-            found.append(
-                _mismatch(
-                    exam, index, entries, answers, truths, checked[verdicts.index(False)], "forward pass"
-                )
-            )
-        elif None in verdicts and not _noise(exam, index, entries, answers, truths):
-            found.append(
-                _mismatch(
-                    exam, index, entries, answers, truths, checked[verdicts.index(None)], "forward pass"
-                )
-            )
-        else:
-            kinks = [c for c in checked if any(s.shape is not Shape.SMOOTH for s in c.slopes)]
-            if kinks:
-                found.append(_note(exam, kinks[0]))
+        wrong = [c for c in checked if c.right(tolerance(exam)) is False]
+        odd = [c for c in checked if any(s.shape is not Shape.SMOOTH for s in c.slopes)]
+        # at a smooth point whose bar is too wide to tell them apart, the reference is believed
+        blurred = [c for c in checked if c not in odd]
+        if not wrong and blurred and not _noise(exam, index, entries, answers, truths):
+            wrong = blurred
+        if wrong:
+            found.append(_mismatch(exam, index, entries, answers, truths, wrong[0], "forward pass"))
+        elif odd:
+            found.append(_note(exam, odd[0]))
     return found
 
 
