@@ -23,13 +23,9 @@ def ask(exam: Exam) -> list[Evidence]:
     """Judges what came back for the probes."""
     if not exam.subject.inputs:
         kinds = [type(leaf).__name__ for leaf in exam.subject.leaves]
-        integers = [
-            n for n, leaf in zip(exam.subject.names, exam.subject.leaves, strict=True) if _integer(leaf)
-        ]
+        integers = [n for n, leaf in zip(exam.subject.names, exam.subject.leaves, strict=True) if _integer(leaf)]
         data = {"integers": integers, "error": exam.error, "calls": exam.calls}
-        return [
-            Evidence("contract", "no-inputs", ", ".join(integers), ", ".join(kinds) or "nothing", "", data)
-        ]
+        return [Evidence("contract", "no-inputs", ", ".join(integers), ", ".join(kinds) or "nothing", "", data)]
     found = [*keyword_tensors(exam.calls), *violations(exam.subject.f, exam.calls)]
     if exam.error is not None:
         data = {"error": exam.error, "stage": exam.stage, "calls": exam.calls}
@@ -68,6 +64,12 @@ def violations(f: Any, calls: Sequence[Call]) -> list[Evidence]:
     known: set[tuple[str, str]] = set()
     for call in calls:
         for pull in call.pulls:
+            permuted = _permuted(call, pull)
+            if permuted is not None:
+                if ("permuted", permuted.argument) not in known:
+                    known.add(("permuted", permuted.argument))
+                    found.append(permuted)
+                continue
             for breach in _breaches(call, pull):
                 key = (breach.fault, breach.argument)
                 if key not in known:
@@ -77,6 +79,41 @@ def violations(f: Any, calls: Sequence[Call]) -> list[Evidence]:
                     name = f"{breach.argument}{place}" if breach.argument else call.name
                     found.append(Evidence("contract", "violation", name, breach.came, breach.due, data))
     return found
+
+
+def _permuted(call: Call, pull: Pull) -> Evidence | None:
+    """The right shapes in the wrong order: one cause, not two wrong shapes."""
+    if pull.error is not None:
+        return None
+    returned, variables = pull.returned, pull.variables
+    pairs = [(call.inputs(), tf.nest.flatten(returned), argument_names(call.function, call.args), False)]
+    if variables:
+        if not (isinstance(returned, (tuple, list)) and len(returned) == 2):
+            return None
+        names = [f"variable {v.name.split(':')[0]}" for v in variables]
+        pairs[0] = (pairs[0][0], tf.nest.flatten(returned[0]), pairs[0][2], False)
+        pairs.append((list(variables), tf.nest.flatten(returned[1]), names, True))
+    for leaves, gradients, named, of_variables in pairs:
+        due, came = _shapes(leaves), _shapes(gradients)
+        if due is None or came is None or len(due) != len(came) or sorted(due) != sorted(came):
+            continue
+        off = [i for i, (d, c) in enumerate(zip(due, came, strict=True)) if d != c]
+        if off:
+            data = {"call": call, "variables": of_variables, "mapping": isinstance(returned, dict)}
+            seen = f"gradients of shapes {', '.join(map(str, came))}"
+            name = ", ".join(named[i] for i in off)
+            return Evidence("contract", "permuted", name, seen, ", ".join(map(str, due)), data)
+    return None
+
+
+def _shapes(tensors: Sequence[Any]) -> list[tuple[int, ...]] | None:
+    shapes = []
+    for tensor in tensors:
+        shape = getattr(tensor, "shape", None)
+        if shape is None or getattr(shape, "rank", 0) is None or None in tuple(shape):
+            return None
+        shapes.append(tuple(int(s) for s in shape))
+    return shapes
 
 
 def _breaches(call: Call, pull: Pull) -> Iterator[contract.Violation]:
@@ -93,12 +130,8 @@ def _breaches(call: Call, pull: Pull) -> Iterator[contract.Violation]:
     inputs = call.inputs()
     gradients = tf.nest.flatten(returned, expand_composites=False)
     names = argument_names(call.function, call.args)
-    outputs = [
-        tuple(y.shape) for y in tf.nest.flatten(call.value, expand_composites=True) if hasattr(y, "shape")
-    ]
-    if len(gradients) != len(inputs) and not any(
-        isinstance(g, (tf.RaggedTensor, tf.SparseTensor)) for g in gradients
-    ):
+    outputs = [tuple(y.shape) for y in tf.nest.flatten(call.value, expand_composites=True) if hasattr(y, "shape")]
+    if len(gradients) != len(inputs) and not any(isinstance(g, (tf.RaggedTensor, tf.SparseTensor)) for g in gradients):
         violation = contract.check_number(len(gradients), names)
         if violation is not None:
             yield violation
@@ -106,9 +139,7 @@ def _breaches(call: Call, pull: Pull) -> Iterator[contract.Violation]:
     for name, leaf, g in zip(names, inputs, gradients, strict=False):
         yield from _gradient(name, leaf, g, outputs, _others(inputs, leaf))
     for variable, g in zip(pull.variables, for_variables or (), strict=True):
-        yield from _gradient(
-            f"variable {variable.name.split(':')[0]}", variable, g, outputs, _others(inputs, variable)
-        )
+        yield from _gradient(f"variable {variable.name.split(':')[0]}", variable, g, outputs, _others(inputs, variable))
 
 
 def _others(inputs: Sequence[Any], leaf: Any) -> list[contract.Shape]:
@@ -174,9 +205,7 @@ def _own(exam: Exam, found: list[Evidence]) -> list[Evidence]:
         if tuple(came.shape) != item.shape:
             exam.skip.add(index)
         if not found:
-            own.append(
-                Evidence("contract", "violation", item.name, breach.came, breach.due, {"violation": breach})
-            )
+            own.append(Evidence("contract", "violation", item.name, breach.came, breach.due, {"violation": breach}))
     return own
 
 

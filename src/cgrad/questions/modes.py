@@ -245,9 +245,7 @@ def _pfor(exam: Exam) -> list[Evidence]:
 def _forward(exam: Exam) -> list[Evidence]:
     """Forward mode around a direct call never sees a rule of tf.custom_gradient: said, not blamed."""
     subject = exam.subject
-    moving = [
-        (i, item) for i, item in enumerate(subject.inputs) if item.position is not None and not item.variable
-    ]
+    moving = [(i, item) for i, item in enumerate(subject.inputs) if item.position is not None and not item.variable]
     complex_ones = any(item.dtype.is_complex for _, item in moving)
     if not moving or complex_ones or not any(call.pulls for call in exam.calls):
         return []
@@ -262,11 +260,7 @@ def _forward(exam: Exam) -> list[Evidence]:
             targets = [y for y in subject.call() if differentiable(y)]
         found = accumulator.jvp(targets, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     except Exception as error:
-        return [
-            Evidence(
-                "modes", "forward-refused", "", type(error).__name__, "", {"mode": "forward", "error": error}
-            )
-        ]
+        return [Evidence("modes", "forward-refused", "", type(error).__name__, "", {"mode": "forward", "error": error})]
     got = sum(float(flat(np.asarray(u)) @ flat(numpy(t))) for u, t in zip(exam.probes[0], found, strict=True))
     answer = exam.gradients(0)
     due = sum(float(flat(g) @ tangents[i]) for i, _ in moving if (g := answer[i]) is not None)

@@ -156,9 +156,7 @@ def _slack(exam: Exam, answer: Sequence[Array | None], steps: list[Vector], acti
     return tolerance(exam) * float(np.sqrt(squares))
 
 
-def _differing(
-    exam: Exam, index: int, answers: list[list[Array | None]], truths: list[list[Array | None]]
-) -> Vector:
+def _differing(exam: Exam, index: int, answers: list[list[Array | None]], truths: list[list[Array | None]]) -> Vector:
     """The real entries of an input where the rule and the reference differ by more than rounding, worst first."""
     excess = np.zeros(flat(exam.subject.inputs[index].value()).shape)
     y = np.abs(exam.center).max(initial=0.0)
@@ -393,9 +391,7 @@ def _note(exam: Exam, entry: _Entry) -> Evidence:
 def _value_not_finite(exam: Exam) -> list[Evidence]:
     count = int((~np.isfinite(exam.center)).sum())
     kind = "value-nan" if np.isnan(exam.center).any() else "value-infinite"
-    return [
-        Evidence("values", kind, "", f"{count} of {exam.center.size} output entries are not finite", "", {})
-    ]
+    return [Evidence("values", kind, "", f"{count} of {exam.center.size} output entries are not finite", "", {})]
 
 
 def _nonfinite(exam: Exam, index: int) -> list[Evidence]:
@@ -413,11 +409,7 @@ def _nonfinite(exam: Exam, index: int) -> list[Evidence]:
         if finite or np.isnan(got[entry]):
             due = f"{slope.value / looked.scale:.6g}" if finite else "no NaN"
             seen = f"{got[entry]} at {place} ({bad.size} of {got.size} entries)"
-            return [
-                Evidence(
-                    "values", "nonfinite", item.name, seen, due, {"index": index, "entries": bad.tolist()}
-                )
-            ]
+            return [Evidence("values", "nonfinite", item.name, seen, due, {"index": index, "entries": bad.tolist()})]
         steep.append(_note(exam, looked))
     return steep[:1]
 

@@ -1,0 +1,131 @@
+"""From a missing path to the name of the fault: who cut it, and where."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from cgrad import tracing
+from cgrad.diagnosis.verdict import Fault, Found, Note, fault
+from cgrad.exam import Evidence, Exam
+from cgrad.interception import Call
+from cgrad.subject import argument_names
+
+
+def disconnected(exam: Exam, piece: Evidence) -> Found:
+    """Names an input that matters and has no gradient."""
+    index = piece.data["index"]
+    item = exam.subject.inputs[index]
+    if exam.options.surrogate and (not piece.data["missing"] or _returned_none(exam, item)):
+        return [Note("surrogate", piece.argument, f"the rule gives {piece.seen}; the function has {piece.due}")]
+    integer = _integer_output(exam, piece)
+    if integer:
+        return [integer]
+    if _returned_none(exam, item):
+        return [fault("none-returned", piece)]
+    captured = _captured(exam, index)
+    if captured:
+        return [captured_fault(piece, captured)]
+    cuts = [c for c in tracing.cuts(lambda: exam.subject.call()) if not c.step]
+    if cuts:
+        seen = f"{piece.seen}; the path leaves TensorFlow by {cuts[0]}"
+        repair = (
+            f"# {os.path.basename(cuts[0].file)}:{cuts[0].line}: replace {cuts[0].operation} by TensorFlow operations"
+        )
+        return [fault("tape-broken", piece, seen=seen, repair=repair)]
+    if not piece.data["missing"] and exam.calls:
+        return [fault("wrong-value", piece)]
+    return [fault("tape-broken", piece)]
+
+
+def captured_fault(piece: Evidence, call: Call) -> Fault:
+    """The fault of a function that closes over a tensor which matters."""
+    free = ", ".join(inspect.unwrap(call.function).__code__.co_freevars)
+    names = argument_names(call.function, call.args)
+    reason = f"{call.name} reads {piece.argument} through its closure ({free}); its rule answers for arguments only."
+    return fault(
+        "captured-tensor",
+        piece,
+        reason,
+        f"{call.name}({', '.join(names)}, {piece.argument})   # and one more gradient",
+    )
+
+
+def _integer_output(exam: Exam, piece: Evidence) -> Fault | None:
+    for call in exam.calls:
+        dtypes = [tf.as_dtype(y.dtype) for y in tf.nest.flatten(call.value) if hasattr(y, "dtype")]
+        if dtypes and not call.pulls and not any(d.is_floating or d.is_complex for d in dtypes):
+            return fault(
+                "integer-output",
+                piece,
+                seen=f"{call.name} returns {dtypes[0].name}: its rule is never called",
+            )
+    return None
+
+
+def _returned_none(exam: Exam, item: Any) -> bool:
+    for call in exam.calls:
+        for pull in call.pulls:
+            returned = (
+                pull.returned[0] if pull.variables and isinstance(pull.returned, (tuple, list)) else pull.returned
+            )
+            answers = tf.nest.flatten(returned)
+            if pull.variables and isinstance(pull.returned, (tuple, list)) and len(pull.returned) == 2:
+                for variable, g in zip(pull.variables, pull.returned[1], strict=False):
+                    if g is None and variable is item.leaf:
+                        return True
+            for leaf, g in zip(call.inputs(), answers, strict=False):
+                # in a graph the leaf is a placeholder, so only shape and dtype are left to know it by
+                if g is None and (leaf is item.leaf or getattr(leaf, "shape", None) == item.leaf.shape):
+                    return True
+    return False
+
+
+def _captured(exam: Exam, index: int) -> Call | None:
+    """A call that closes over this input, or over a tensor made from it."""
+    truth = exam.reference
+    if truth is None:
+        return None
+    try:
+        with_path = truth.pull(exam.probes[0])[index]
+    except Exception:
+        return None
+    if with_path is None or not exam.calls:
+        return None
+    for call in exam.calls:
+        for tensor in call.captured():
+            if tensor is exam.subject.inputs[index].leaf:
+                return call
+    # without rules there is a path, with them there is none: one of them swallowed it
+    return exam.calls[0] if any(call.captured() for call in exam.calls) or _closes(exam.calls) else None
+
+
+def _closes(calls: Sequence[Call]) -> bool:
+    return any(getattr(inspect.unwrap(call.function), "__closure__", None) for call in calls)
+
+
+def flat(exam: Exam, piece: Evidence) -> Found:
+    """Names an input through which the output moves in steps only."""
+    integer = _integer_output(exam, piece)
+    if integer:
+        return [integer]
+    if not exam.options.surrogate:
+        return [
+            Note(
+                "staircase",
+                piece.argument,
+                "the output changes in steps only: the derivative is zero where it exists",
+            )
+        ]
+    cuts = [c for c in tracing.cuts(lambda: exam.subject.call()) if c.step]
+    seen = f"{piece.seen}; {cuts[0]} has no derivative" if cuts else piece.seen
+    return [fault("non-differentiable-op", piece, seen=seen, due="the surrogate's gradient")]
+
+
+def no_float_output(exam: Exam, piece: Evidence) -> Found:
+    """Names an output without derivatives."""
+    return [_integer_output(exam, piece) or fault("integer-output", piece, due="a floating-point output")]
