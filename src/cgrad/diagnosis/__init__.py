@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cgrad import contract
-from cgrad.diagnosis import exceptions, mismatch, paths
+from cgrad.diagnosis import exceptions, mismatch, paths, surrogates
 from cgrad.diagnosis.verdict import Fault as Fault
 from cgrad.diagnosis.verdict import Found, fault
 from cgrad.diagnosis.verdict import Note as Note
@@ -138,7 +138,8 @@ def _shape_note(kind: str, text: str) -> Callable[[Exam, Evidence], Found]:
 
 def _mismatch(exam: Exam, piece: Evidence) -> Found:
     if exam.options.surrogate:
-        return [Note("surrogate", piece.argument, f"the rule gives {piece.seen}, the function {piece.due}")]
+        masked = surrogates.narrow_mask(exam, piece)
+        return [masked or Note("surrogate", piece.argument, f"the rule gives {piece.seen}, the function {piece.due}")]
     return [mismatch.name(exam, piece)]
 
 
