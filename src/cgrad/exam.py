@@ -1,11 +1,13 @@
 """What the questions share: the function under test, the probes, its answers to them, and the reference.
 
-Everything here is measured once and handed to each question; a question adds evidence and changes nothing.
+Everything here is measured once and handed to each question. A question adds evidence, and may take an input out
+of the comparison of values (``skip``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from cgrad import interception
-from cgrad.numerics import Line, Slope, Vector
-from cgrad.subject import Array, Run, Subject, flat, forward_only, numpy, outputs_flat
+from cgrad.numerics import Line, Shape, Slope, Vector, first_step
+from cgrad.subject import Array, Run, Subject, flat, numpy, outputs_flat
 
 MODES = ("eager", "graph", "xla", "pfor", "forward")
 
@@ -93,7 +95,9 @@ class Exam:
         self.probes: list[list[Array]] = []
         self.answers: list[list[Any]] = []
         self.skip: set[int] = set()
-        """Inputs whose gradient cannot be compared, because its shape is wrong or it is missing."""
+        """Inputs whose gradient cannot be compared: of a wrong shape, without a path, or not linear."""
+        self.unsteady = False
+        """Whether two identical calls gave different results."""
 
     def sit(self) -> None:
         """Evaluates f and asks its rule for the three gradients."""
@@ -162,8 +166,20 @@ class Exam:
         """Two values of f, a short step to either side: the cheapest look at its true slope."""
         steps = self.direction()
         step = float(2.0 ** np.round(np.log2(self.subject.eps()) / 3.0))
-        plus, minus = (self.subject.shifted(steps, t) for t in (step, -step))
+        plus, minus = (self._value(steps, t) for t in (step, -step))
         return Pair(steps, step, plus, minus)
+
+    @property
+    def traced(self) -> bool:
+        """Whether a tf.function is known to be part of f."""
+        return isinstance(self.subject.f, tf.types.experimental.PolymorphicFunction) or any(c.graph for c in self.calls)
+
+    @property
+    def overflows(self) -> bool:
+        """Whether something is not finite at the caller's own precision: then that is what has to be judged."""
+        if not np.isfinite(self.center).all():
+            return True
+        return any(g is not None and not np.isfinite(g).all() for g in self.gradients(0))
 
     @property
     def ruled(self) -> bool:
@@ -178,24 +194,26 @@ class Exam:
 
     def line(self, steps: Sequence[Vector], finer: bool = False) -> Line:
         """Six values of f along a direction."""
-        from cgrad.numerics import first_step
-
         eps = self.subject.eps()
         step = first_step(eps) * (2.0**-7 if finer else 1.0)
-        return Line(lambda t: self.subject.shifted(steps, t), self.center, eps, step)
+        return Line(lambda t: self._value(steps, t), self.center, eps, step)
+
+    def _value(self, steps: Sequence[Vector], t: float) -> Vector:
+        """The outputs nearby; where f refuses to be evaluated, or changes its shape, they are not numbers."""
+        try:
+            found = self.subject.shifted(steps, t)
+        except Exception:
+            found = np.zeros(0)
+        return found if found.shape == self.center.shape else np.full(self.center.shape, np.nan)
 
     def slopes(self, steps: Sequence[Vector], weights: Sequence[Vector]) -> list[Slope]:
         """The derivatives of <w, f> along a direction; tried again with finer steps where they have no limit."""
         line = self.line(steps)
         found = [line.slope(w) for w in weights]
-        if all(s.shape.value == "smooth" for s in found) or self.subject.eps() > 1e-10:
+        if all(s.shape is Shape.SMOOTH for s in found) or self.subject.eps() > 1e-10:
             return found
         line = self.line(steps, finer=True)
-        second = [line.slope(w) for w in weights]
-        return [
-            b if b.shape.value in ("smooth", "edge") or a.bar > b.bar else a
-            for a, b in zip(found, second, strict=True)
-        ]
+        return [_surer(a, line.slope(w)) for a, w in zip(found, weights, strict=True)]
 
     def weights(self, probe: Sequence[Array]) -> Vector:
         """An upstream as one vector of real numbers, matching :attr:`center`."""
@@ -207,7 +225,9 @@ class Exam:
     def reference(self) -> Run | None:
         """The forward pass itself under a tape, every rule bypassed; None where that is not possible."""
         try:
-            run = forward_only(self.subject)
+            # a traced tf.function has its rules built in
+            with interception.bypassing(), run_eagerly() if self.traced else contextlib.nullcontext():
+                run = self.subject.run()
             run.add_sources()
             same = len(run.targets) == len(self.probes[0])
             return run if same else None
@@ -219,30 +239,27 @@ class Exam:
         return [None if g is None else numpy(g) for g in self.answers[probe]]
 
 
+def _surer(first: Slope, second: Slope) -> Slope:
+    return second if second.shape in (Shape.SMOOTH, Shape.EDGE) or first.bar > second.bar else first
+
+
 def dependence(exam: Exam, index: int, reach: float = 1.0) -> bool:
     """Whether the outputs change at all when an input moves by its own size: a staircase does."""
     steps = exam.direction([index])
     steps[index] = np.sign(steps[index]) * np.maximum(np.abs(steps[index]), 0.5)
     for t in (reach, -reach, 3.0 * reach, 0.3 * reach):
-        moved = exam.subject.shifted(steps, t)
-        if moved.shape == exam.center.shape and not np.allclose(
-            moved, exam.center, rtol=1e-6, atol=0.0, equal_nan=True
-        ):
+        moved = exam._value(steps, t)
+        if np.isfinite(moved).all() and not np.allclose(moved, exam.center, rtol=1e-6, atol=0.0, equal_nan=True):
             return True
     return False
 
 
-def run_eagerly() -> Any:
+@contextlib.contextmanager
+def run_eagerly() -> Iterator[None]:
     """A context in which every tf.function runs as plain Python."""
-    import contextlib
-
-    @contextlib.contextmanager
-    def scope() -> Any:
-        before = tf.config.functions_run_eagerly()
-        tf.config.run_functions_eagerly(True)
-        try:
-            yield
-        finally:
-            tf.config.run_functions_eagerly(before)
-
-    return scope()
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from cgrad import interception
 from cgrad.errors import UsageError
 from cgrad.numerics import Vector
 
@@ -245,8 +244,7 @@ class Subject:
         twin = Subject(self.f, self.rebuild(leaves))
         twin.names = self.names
         twin.inputs = [
-            Input(mine.name, theirs.leaf, mine.position)
-            for mine, theirs in zip(self.inputs, twin.inputs, strict=True)
+            Input(mine.name, theirs.leaf, mine.position) for mine, theirs in zip(self.inputs, twin.inputs, strict=True)
         ]
         return twin
 
@@ -258,8 +256,7 @@ class Run:
         self.subject = subject
         self._leaves = leaves
         self._sources = [
-            item.leaf if item.position is None or item.variable else leaves[item.position]
-            for item in subject.inputs
+            item.leaf if item.position is None or item.variable else leaves[item.position] for item in subject.inputs
         ]
         with tf.GradientTape(persistent=True) as tape:
             for source in self._sources:
@@ -302,15 +299,3 @@ def outputs_flat(outputs: Sequence[Any]) -> Vector:
     """The differentiable outputs as one vector of real numbers."""
     parts = [flat(numpy(y)) for y in outputs if differentiable(y)]
     return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def forward_only(subject: Subject) -> Run:
-    """Evaluates f with every rule bypassed, so that the tape differentiates the forward pass itself."""
-    eager = tf.config.functions_run_eagerly()
-    with interception.bypassing():
-        # a traced tf.function has its rules built in
-        tf.config.run_functions_eagerly(True)
-        try:
-            return subject.run()
-        finally:
-            tf.config.run_functions_eagerly(eager)

@@ -59,7 +59,7 @@ def narrow_mask(exam: Exam, piece: Evidence) -> Fault | None:
     return fault(
         "wrong-at-point",
         piece,
-        "the rule is the straight-through derivative, but it blocks entries inside the range where the output still moves.",
+        "the rule is the straight-through derivative, but it blocks entries inside the range the output moves in.",
         "inside = (x >= low) & (x <= high)   # on the unrounded value, bounds included",
         seen=f"0 at entry {at}, and at {int(blocked.sum()) - 1} more that the forward pass does not saturate",
         due=f"{due[at]:.6g}, as where it answers",

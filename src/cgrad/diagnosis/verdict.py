@@ -60,6 +60,11 @@ class Verdict:
     faults: list[Fault] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
+    def add(self, other: Verdict) -> None:
+        """Takes in what another question came to."""
+        self.faults += [f for f in other.faults if f not in self.faults]
+        self.notes += [n for n in other.notes if n not in self.notes]
+
 
 def fault(name: str, piece: Evidence, reason: str = "", repair: str = "", **changes: str) -> Fault:
     """The fault of this name, as this piece of evidence shows it."""

@@ -23,6 +23,7 @@ def ask(exam: Exam) -> list[Evidence]:
         if missing or _zero(exam, index):
             evidence = _judge(exam, index, item.name, missing)
             if evidence is not None:
+                exam.skip.add(index)
                 found.append(evidence)
     return found
 

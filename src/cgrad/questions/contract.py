@@ -263,11 +263,13 @@ def _repeat(exam: Exam) -> list[Evidence]:
         ]
     values = [numpy(a) for a in exam.run.targets], [numpy(b) for b in again.targets]
     if not _alike(exam, *values):
+        exam.unsteady = True
         return [Evidence("contract", "value-changes", "", "another value", "the same for the same inputs")]
     changed = [i for i, (a, b) in enumerate(zip(first, second, strict=True)) if not _alike(exam, [a], [b])]
     if not changed:
         return []
     third = exam.subject.run().pull(exam.probes[0])
+    exam.unsteady = True
     steady = all(_alike(exam, [first[i]], [third[i]]) for i in changed)
     kind = "gradient-follows-later-call" if steady else "gradient-changes"
     name = exam.subject.inputs[changed[0]].name

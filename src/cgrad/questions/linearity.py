@@ -23,6 +23,7 @@ def ask(exam: Exam) -> list[Evidence]:
             continue
         evidence = _judge(exam, index, u, v, mixed)
         if evidence is not None:
+            exam.skip.add(index)
             found.append(evidence)
     return found
 
