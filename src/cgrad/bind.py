@@ -16,6 +16,7 @@ import tensorflow as tf
 from cgrad import errors, internals
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+COMPOSITE = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
 STATIC_TYPES = (bool, str, bytes, type(None))
 
 
@@ -68,6 +69,20 @@ class Bound:
             else:
                 kwargs[argument.keyword] = value
         return args, kwargs
+
+    def rebuild_with(self, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Returns ``(args, kwargs)`` with NumPy arrays in the places of the tensors."""
+        return self.rebuild(arrays)
+
+    def by_name(self, gradients: Sequence[Any]) -> dict[str, Any]:
+        """Returns flat gradients in the structures of the arguments that have one, by name."""
+        found: dict[str, Any] = {}
+        start = 0
+        for argument in self.arguments:
+            if argument.owed:
+                found[argument.name] = pack(argument.value, gradients[start : start + argument.count])
+            start += argument.count
+        return found
 
     def owed(self) -> list[Argument]:
         """Returns the arguments that have a gradient."""
@@ -183,7 +198,7 @@ def as_tensor(value: Any) -> Any:
     """Returns a leaf as a tensor; composite tensors stay what they are."""
     if isinstance(value, tf.Tensor):
         return value
-    if isinstance(value, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
+    if isinstance(value, COMPOSITE):
         return value
     if isinstance(value, STATIC_TYPES):
         raise TypeError(f"{value!r} is no tensor")
@@ -200,6 +215,10 @@ def pack(like: Any, tensors: Sequence[Any]) -> Any:
     """Returns these flat tensors in the structure of ``like``."""
     if len(tensors) == 1 and isinstance(like, tf.Tensor):
         return tensors[0]
+    if any(isinstance(leaf, COMPOSITE) for leaf in tf.nest.flatten(like)):
+        # What is no number in a composite tensor (row splits, indices) is the same in its gradient.
+        own = tf.nest.flatten(like, expand_composites=True)
+        tensors = [o if t is None else t for o, t in zip(own, tensors, strict=True)]
     return tf.nest.pack_sequence_as(like, list(tensors), expand_composites=True)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from cgrad import contract, errors
-from cgrad.bind import Argument, Bound, differentiable
+from cgrad.bind import COMPOSITE, Argument, Bound, differentiable
 
 
 class Collector:
@@ -89,7 +89,7 @@ class Collector:
     def _leaves(self, name: str, value: Any, gradient: Any) -> list[Any]:
         if isinstance(value, tf.Tensor):
             return [self.leaf(name, value, gradient)]
-        if isinstance(value, (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)):
+        if isinstance(value, COMPOSITE):
             return self._composite(name, value, gradient)
         if isinstance(value, Mapping):
             if not isinstance(gradient, Mapping) or set(gradient) != set(value):
@@ -166,6 +166,24 @@ class Collector:
 
     def _fail(self, violation: contract.Violation) -> Any:
         raise errors.ContractError(errors.describe_violation(violation, self.function))
+
+
+class ArrayCollector(Collector):
+    """Collects the gradients that a rule in NumPy returned; they are cast to the dtype of their argument."""
+
+    def leaf(self, name: str, value: tf.Tensor, gradient: Any) -> Any:
+        """Returns the gradient of one tensor as an array once its shape has been judged."""
+        if not differentiable(value):
+            return None
+        if gradient is None:
+            self._fail(_none(name))
+        array = np.asarray(gradient)
+        dtype = value.dtype.name
+        outputs = [_sizes(output.shape) for output in self.outputs]
+        found = contract.check_gradient(
+            name, array.shape, dtype, _sizes(value.shape), dtype, outputs, self.upstream
+        )
+        return array if found is None else self._fail(found)
 
 
 def _ranks_agree(gradient: tf.Tensor, value: tf.Tensor) -> bool:

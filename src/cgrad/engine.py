@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from cgrad import bind, collect, contract, errors, internals
+from cgrad import bind, capture, collect, contract, errors, internals
 
 
 @dataclass(slots=True)
@@ -27,13 +27,14 @@ class Evaluated:
         value: the output, a tensor or a structure of tensors.
         pull: maps the upstream gradients (one for each entry of a top-level tuple or list, else one) to what the
             user's rule returns: the gradients of the arguments. Takes ``variables=`` where the rule does.
-        push: maps flat tangents of the inputs to flat tangents of the outputs; None to transpose ``pull``.
+        push: maps the flat inputs and their flat tangents (None for none) to flat tangents of the outputs; None to
+            transpose ``pull``.
         rule: the user's own rule, for its names in messages.
     """
 
     value: Any
     pull: Callable[..., Any]
-    push: Callable[[Sequence[Any]], list[Any]] | None
+    push: Callable[[Sequence[tf.Tensor], Sequence[Any]], list[Any]] | None
     rule: Callable[..., Any]
 
 
@@ -64,16 +65,25 @@ class Definition:
         self.evaluate = evaluate
         self.binder = bind.Binder(function, nondiff)
         self.name = self.binder.name
+        self.checked = False  # whether a rule has been looked at for linearity
+        # A rule that needs the arguments alone, and nothing of the forward pass.
+        self.detached = kind != "vjp" or bool(self.options.get("numpy"))
+        self._captures = capture.Captures(function, self.name)
         self._local = threading.local()
         self._core = tf.custom_gradient(functools.wraps(function)(lambda *tensors: self._local.call.run(tensors)))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self.binder(args, kwargs)
         call = _Call(self, bound)
+        self._captures.check(args, kwargs)
+        recording = internals.could_record()
+        tensors = bound.tensors
+        if recording and self.detached and internals.followed_by_accumulator(tensors):
+            tensors = _copies(tensors)  # or it would differentiate the forward pass, for nothing
         # tf.custom_gradient makes tensors of all it is handed, so the call itself travels beside it.
         self._local.call = call
-        outputs = self._core(*bound.tensors)
-        if internals.could_record():
+        outputs = self._core(*tensors)
+        if recording:
             outputs = call.follow_forward(list(outputs))
         return call.result(outputs)
 
@@ -193,7 +203,7 @@ class _Call:
         ]
 
     def _collector(self) -> collect.Collector:
-        return collect.Collector(self.definition.name, self.outputs, _first_name(self.evaluated.rule))
+        return collect.Collector(self.definition.name, self.outputs, first_name(self.evaluated.rule))
 
     def _by_output(self, ups: list[Any]) -> Sequence[Any]:
         """One upstream for each entry of a top-level tuple or list of outputs, each in that entry's structure."""
@@ -258,24 +268,32 @@ class _Call:
         handles = [v.handle for v in self.variables]
         if not internals.followed_by_accumulator([*self.bound.tensors, *handles]):
             return outputs
-        values = [tf.convert_to_tensor(v) for v in self.variables]
+        inputs = [*self.bound.tensors, *(tf.convert_to_tensor(v) for v in self.variables)]
         with internals.unrecorded():
             copies = [tf.identity(output) for output in outputs]
-        inputs = [*self.bound.tensors, *values]
-        internals.record_both(self.definition.name, copies, inputs, self._reverse, self._forward)
+        tangents = internals.tangents_of(inputs)
+        pushed = [self._push(inputs, tangents, k) for k in range(len(tangents))]
+        internals.set_tangents(self.definition.name, copies, inputs, pushed)
         internals.record_reverse(self.definition.name, copies, outputs, lambda *ups: list(ups))
         return copies
+
+    def _push(self, inputs: list[tf.Tensor], tangents: list[list[Any]], k: int) -> list[Any]:
+        """Returns the tangents of the outputs for accumulator k.
+
+        The rule runs on copies that only the accumulators outside of k follow: what k itself would make of the rule
+        is not asked for, costs time, and takes the rule off every tape when k is deleted (TensorFlow's fault).
+        """
+        if self.evaluated.push is None:
+            return self._transpose(tangents[k])
+        copies = _copies(inputs)
+        internals.set_tangents("cgrad_copy", copies, inputs, [t if i > k else [] for i, t in enumerate(tangents)])
+        return self.evaluated.push(copies, tangents[k])
 
     def _reverse(self, *upstreams: Any) -> list[Any]:
         if not self.variables:
             return list(self.backward(*upstreams))
         gradients, of_variables = self.backward(*upstreams, variables=self.variables)
         return [*gradients, *of_variables]
-
-    def _forward(self, *tangents: Any) -> list[Any]:
-        with internals.fresh_forward_state():
-            push = self.evaluated.push
-            return self._transpose(tangents) if push is None else push(tangents)
 
     def _transpose(self, tangents: Sequence[Any]) -> list[Any]:
         """The rule is linear in the upstream; its transpose, by a tape over the upstream, is the forward rule."""
@@ -295,6 +313,14 @@ class _Call:
             )
         )
         return [next(pushed) if bind.differentiable(up) else None for up in ups]
+
+
+def _copies(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Copies that reverse mode follows and forward mode does not."""
+    with internals.unrecorded():
+        copies = [tf.identity(t) for t in tensors]
+    internals.record_reverse("cgrad_copy", copies, tensors, lambda *ups: list(ups))
+    return copies
 
 
 def _dense(upstream: Any, output: tf.Tensor) -> tf.Tensor:
@@ -319,7 +345,8 @@ def _accepts_variables(rule: Callable[..., Any]) -> bool:
     return any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def _first_name(rule: Callable[..., Any]) -> str:
+def first_name(rule: Callable[..., Any]) -> str:
+    """Returns what a rule calls its first upstream gradient."""
     code = getattr(rule, "__code__", None)
     if code is None or not code.co_argcount or inspect.ismethod(rule):
         return "upstream"

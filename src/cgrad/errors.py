@@ -1,6 +1,7 @@
 """The exceptions of cgrad, and the one place where a violation becomes a message.
 
-None of them is a ``ValueError``: ``tape.jacobian`` replaces the text of every ``ValueError`` by its own.
+None of them is a ``ValueError``: ``tape.jacobian`` replaces the text of every ``ValueError`` by its own. And each
+derives from ``Exception`` alone: `tf.function` makes exceptions anew, and keeps the class of only such.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class NotDifferentiableError(GradientError):
     """A derivative was asked for that nobody supplied, such as the second one of a rule in NumPy."""
 
 
-class UsageError(GradientError, TypeError):
+class UsageError(GradientError):
     """A definer or a transform was called in a way that it does not understand."""
 
 

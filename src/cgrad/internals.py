@@ -21,9 +21,6 @@ followed_by_tape: Callable[[Sequence[tf.Tensor]], bool] = record.should_record_b
 # A context in which neither tapes nor accumulators see anything.
 unrecorded: Callable[[], Any] = record.stop_recording
 
-# A context in which tapes work inside the forward function of an operation, and accumulators follow it again.
-fresh_forward_state: Callable[[], Any] = forwardprop_util.push_forwardprop_state
-
 # The trainable variables read inside a context, as `tf.custom_gradient` finds them.
 VariableWatcher = record.VariableWatcher
 
@@ -33,15 +30,31 @@ def followed_by_accumulator(tensors: Sequence[tf.Tensor]) -> bool:
     return bool(forwardprop_util.pack_tangents(list(tensors)).indices)
 
 
-def record_both(
-    name: str,
-    outputs: Sequence[tf.Tensor],
-    inputs: Sequence[tf.Tensor],
-    backward: Callable[..., Any],
-    forward: Callable[..., Any],
+def tangents_of(tensors: Sequence[tf.Tensor]) -> list[list[Any]]:
+    """Returns for each active accumulator, the innermost first, the tangent of each tensor (None where it has none)."""
+    tensors = list(tensors)
+    indices, tangents = forwardprop_util.pack_tangents(tensors)
+    found = []
+    for pairs in indices:
+        by_primal = {primal: tangents[tangent - len(tensors)] for primal, tangent in pairs}
+        found.append([by_primal.get(k) for k in range(len(tensors))])
+    return found
+
+
+def set_tangents(
+    name: str, outputs: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor], tangents: Sequence[Sequence[Any]]
 ) -> None:
-    """Records an operation with its reverse and its forward rule, on every tape and accumulator."""
-    record.record_operation(name, list(outputs), list(inputs), backward, forward)
+    """Gives the outputs these tangents, for each active accumulator (None, or an empty list, for none)."""
+    tensors = list(outputs)
+    indices = []
+    for of_one in tangents:
+        pairs: list[tuple[int, int]] = []
+        for k, tangent in enumerate(of_one):
+            if tangent is not None:
+                pairs.append((k, len(tensors)))
+                tensors.append(tangent)
+        indices.append(tuple(pairs))
+    record.record_operation_forwardprop_only(name, tensors, list(inputs), None, tuple(indices))
 
 
 def record_reverse(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from cgrad import bind, errors, internals
+from cgrad import bind, errors, internals, linear
 
 Unconnected = Literal["zero", "error"]
 ArgNums = int | str | Iterable[int | str] | None
@@ -57,24 +57,80 @@ def vjp(
     return traced.value, pullback
 
 
+def jvp(
+    f: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    unconnected: Unconnected = "zero",
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """Returns the value of a function and its derivative J v along a direction.
+
+    Hand-written rules are honoured, also those of `tf.custom_gradient`, which `tf.autodiff.ForwardAccumulator` ignores.
+    It takes two backward passes: u^T J is linear in u, and its derivative in u along v is J v.
+
+    Args:
+        f: the function, of tensors or nested structures of tensors.
+        primals: the tuple of its positional arguments.
+        tangents: the tuple of directions, each in the structure, shapes and dtypes of its argument; None for an
+            argument that stays where it is.
+        unconnected: what an output that depends on no argument gets: ``"zero"`` for zeros, ``"error"`` for an
+            exception.
+        kwargs: its keyword arguments.
+
+    Returns:
+        ``(y, dy)``, both in the structure and shapes of the output. An integer output has zeros.
+
+    Raises:
+        UsageError: if ``tangents`` does not fit ``primals``.
+        NotDifferentiableError: with ``unconnected="error"``, if an output depends on no argument.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import cgrad
+        >>> y, dy = cgrad.jvp(lambda x: x**2, (tf.constant([1.0, 2.0]),), (tf.constant([1.0, 10.0]),))
+        >>> y.numpy(), dy.numpy()
+        (array([1., 4.], dtype=float32), array([ 2., 40.], dtype=float32))
+    """
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise errors.UsageError("cgrad.jvp takes tuples: cgrad.jvp(f, (x,), (v,))")
+    if len(primals) != len(tangents):
+        raise errors.UsageError(f"cgrad.jvp got {len(primals)} primals and {len(tangents)} tangents")
+    moved = [i for i, tangent in enumerate(tangents) if tangent is not None]
+    traced = _trace(f, primals, kwargs, moved)
+    directions = _like("the tangent", [tangents[i] for i in moved], traced.arguments)
+    outputs = internals.flatten(traced.value)
+    found = _pushed(traced, outputs, directions)
+    dy = [_connected(d, y, unconnected) for d, y in zip(found, outputs, strict=True)]
+    return traced.value, bind.pack(traced.value, dy)
+
+
 def jacobian(
     f: Callable[..., Any],
     *primals: Any,
     argnums: ArgNums = None,
     unconnected: Unconnected = "zero",
+    mode: Literal["auto", "reverse", "forward"] = "auto",
     vectorize: bool = True,
+    dense: bool = False,
     **kwargs: Any,
 ) -> Any:
     """Returns the Jacobian of a function: dy_i / dx_j, of shape ``y.shape + x.shape``.
 
-    Works in eager mode, in `tf.function` and with ``jit_compile=True``.
+    Works in eager mode, in `tf.function` and with ``jit_compile=True``. A function made by `cgrad.custom_jacobian` gives
+    its own Jacobian directly, in the form that it has; others are differentiated.
 
     Args:
         f: the function, of tensors or nested structures of tensors.
         primals: its positional arguments.
         argnums: the arguments to differentiate in; see `cgrad.vjp`.
         unconnected: what an argument without influence gets: ``"zero"`` for zeros, ``"error"`` for an exception.
+        mode: ``"reverse"`` costs a backward pass for each output, ``"forward"`` two for each input; ``"auto"`` takes
+            the cheaper by the sizes, reverse where they are not known.
         vectorize: whether to compute all rows at once; False computes them one by one in less memory.
+        dense: whether to make a structured hand-written Jacobian dense. Otherwise an operator or sparse tensor comes as
+            it is, a batched one as the tensor it is, and a diagonal as a `tf.linalg.LinearOperatorDiag`.
         kwargs: its keyword arguments.
 
     Returns:
@@ -97,8 +153,15 @@ def jacobian(
         (array([[3., 0.],
                [0., 3.]], dtype=float32), array([1., 2.], dtype=float32))
     """
+    if mode not in ("auto", "reverse", "forward"):
+        raise errors.UsageError(f"mode is 'auto', 'reverse' or 'forward', and not {mode!r}")
+    definition = getattr(f, "__cgrad__", None)
+    if definition is not None and definition.kind == "jacobian" and not kwargs and argnums is None:
+        return _hand_written(definition, primals, unconnected, dense)
     traced = _trace(f, primals, kwargs, argnums)
-    rows = [_rows(traced, output, unconnected, vectorize) for output in tf.nest.flatten(traced.value)]
+    rows = [
+        _rows(traced, output, unconnected, mode, vectorize) for output in internals.flatten(traced.value)
+    ]
     return tf.nest.pack_sequence_as(traced.value, rows) if tf.nest.is_nested(traced.value) else rows[0]
 
 
@@ -231,23 +294,102 @@ def _unconnected_error() -> errors.NotDifferentiableError:
     )
 
 
-def _rows(traced: _Traced, y: tf.Tensor, unconnected: Unconnected, vectorize: bool) -> Any:
+def _pushed(traced: _Traced, outputs: Sequence[tf.Tensor], directions: Sequence[tf.Tensor]) -> list[Any]:
+    """J v by two backward passes: the derivative of u -> u^T J along v. At which u does not matter."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        ups = [tf.ones_like(y) for y in outputs]
+        tape.watch([u for u in ups if bind.differentiable(u)])
+        pulled = _gradients(traced, ups)
+    pairs = [(tf.convert_to_tensor(g), v) for g, v in zip(pulled, directions, strict=True) if g is not None]
+    sources = [u for u in ups if bind.differentiable(u)]
+    if not pairs:
+        return [None] * len(outputs)
+    found = iter(tape.gradient([g for g, _ in pairs], sources, output_gradients=[v for _, v in pairs]))
+    return [next(found) if bind.differentiable(u) else None for u in ups]
+
+
+def _rows(traced: _Traced, y: tf.Tensor, unconnected: Unconnected, mode: str, vectorize: bool) -> Any:
     """The Jacobian of one output in all arguments."""
-    sources = [x for x in traced.inputs if bind.differentiable(x)]
-    found: list[Any] = [None] * len(sources)
-    if bind.differentiable(y):
-        found = traced.tape.jacobian(y, sources, experimental_use_pfor=vectorize)
-    rest = iter(found)
-    return traced.pack(
-        [_block(next(rest) if bind.differentiable(x) else None, y, x, unconnected) for x in traced.inputs]
-    )
+    blocks = [_block_of(traced, y, x, mode, vectorize) for x in traced.inputs]
+    pairs = zip(blocks, traced.inputs, strict=True)
+    return traced.pack([_connected_block(block, y, x, unconnected) for block, x in pairs])
 
 
-def _block(block: Any, y: tf.Tensor, x: tf.Tensor, unconnected: Unconnected) -> tf.Tensor:
+def _block_of(traced: _Traced, y: tf.Tensor, x: tf.Tensor, mode: str, vectorize: bool) -> Any:
+    if not bind.differentiable(y) or not bind.differentiable(x):
+        return None
+    if mode == "auto":
+        mode = "forward" if _forward_is_cheaper(y, x) else "reverse"
+    if mode == "forward":
+        return _by_columns(traced.tape, y, x, vectorize)
+    block = traced.tape.jacobian(y, x, experimental_use_pfor=vectorize)
+    if block is None or not y.dtype.is_complex:
+        return tf.math.conj(block) if block is not None and block.dtype.is_complex else block
+    if x.dtype.is_complex:
+        return tf.math.conj(block)
+    return _of_real_argument(traced.tape, y, x, vectorize)
+
+
+def _forward_is_cheaper(y: tf.Tensor, x: tf.Tensor) -> bool:
+    inputs, outputs = x.shape.num_elements(), y.shape.num_elements()
+    return inputs is not None and outputs is not None and 2 * inputs < outputs
+
+
+def _by_columns(tape: tf.GradientTape, y: tf.Tensor, x: tf.Tensor, vectorize: bool) -> Any:
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
+        u = tf.ones_like(y)
+        outer.watch(u)
+        pulled = tape.gradient(y, x, output_gradients=u)
+        if pulled is None:
+            return None
+        pulled = tf.convert_to_tensor(pulled)
+    columns = outer.jacobian(pulled, u, experimental_use_pfor=vectorize)
+    if columns is None:
+        return None
+    # Axes of x, then of y: turn them round.
+    y_rank, x_rank = y.shape.rank, x.shape.rank
+    return tf.transpose(columns, [*range(x_rank, x_rank + y_rank), *range(x_rank)])
+
+
+def _of_real_argument(tape: tf.GradientTape, y: tf.Tensor, x: tf.Tensor, vectorize: bool) -> Any:
+    """dy/dx of a complex y in a real x: TensorFlow keeps the real part alone, so each part has its turn."""
+    with tape:
+        parts = tf.math.real(y), tf.math.imag(y)
+    real, imag = (tape.jacobian(part, x, experimental_use_pfor=vectorize) for part in parts)
+    return tf.complex(tf.zeros_like(imag) if real is None else real, tf.zeros_like(real) if imag is None else imag)
+
+
+def _connected_block(block: Any, y: tf.Tensor, x: tf.Tensor, unconnected: Unconnected) -> tf.Tensor:
     if block is not None:
-        return tf.math.conj(block) if block.dtype.is_complex else block
-    if unconnected == "error" and bind.differentiable(x):
+        return block
+    if unconnected == "error" and bind.differentiable(x) and bind.differentiable(y):
         raise _unconnected_error()
     return tf.zeros(tf.concat([tf.shape(y), tf.shape(x)], 0), x.dtype)
 
 
+def _hand_written(definition: Any, primals: Sequence[Any], unconnected: Unconnected, dense: bool) -> Any:
+    """The Jacobian that `cgrad.custom_jacobian` was given."""
+    bound = definition.binder(tuple(primals), {})
+    args, kwargs = bound.rebuild(bound.tensors)
+    value = definition.evaluate(definition, bound, args, kwargs)
+    outputs = internals.flatten(value.value)
+    form = definition.options["form"]
+    owed = bound.owed()
+    rows = []
+    for y, row in zip(outputs, value.rule(bound.tensors), strict=True):
+        blocks = [
+            _in_form(block, y, x, form, dense) if block is not None else _connected_block(None, y, x, unconnected)
+            for block, x in zip(row, bound.tensors, strict=True)
+        ]
+        by_name = bound.by_name(blocks)
+        packed = tuple(by_name[argument.name] for argument in owed)
+        rows.append(packed[0] if len(packed) == 1 else packed)
+    return tf.nest.pack_sequence_as(value.value, rows) if tf.nest.is_nested(value.value) else rows[0]
+
+
+def _in_form(block: Any, y: tf.Tensor, x: tf.Tensor, form: linear.Form, dense: bool) -> Any:
+    if dense:
+        return linear.dense(block, y, x, form)
+    if form.diagonal and isinstance(block, tf.Tensor) and y.shape == x.shape:
+        return tf.linalg.LinearOperatorDiag(tf.reshape(tf.broadcast_to(block, tf.shape(y)), [-1]))
+    return block
