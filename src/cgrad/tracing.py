@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
+
+import numpy as np
 
 # Python functions of TensorFlow whose call ends a path, and what to call them
 _CUTS = {
@@ -62,20 +65,21 @@ class Cut:
 def cuts(call: Callable[[], Any]) -> list[Cut]:
     """Runs ``call`` and lists the calls in it that cut a tape, in the order they came."""
     found: list[Cut] = []
+    through_numpy: list[Cut] = []
     before = sys.getprofile()
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         if event != "call":
             return
         name = frame.f_code.co_name
+        if not _library(frame.f_code.co_filename) and not _ours(frame.f_code.co_filename):
+            through_numpy.extend(_numpy_lines(frame))
         if name == "cast" and not _to_or_from_steps(frame.f_locals):
             return
         if (name in _CUTS or name in _STEPS) and _library(frame.f_code.co_filename):
             user = _user_frame(frame)
             if user is not None:
-                cut = Cut(
-                    _CUTS.get(name) or _STEPS[name], user.f_code.co_filename, user.f_lineno, name in _STEPS
-                )
+                cut = Cut(_CUTS.get(name) or _STEPS[name], user.f_code.co_filename, user.f_lineno, name in _STEPS)
                 if cut not in found:
                     found.append(cut)
 
@@ -86,7 +90,20 @@ def cuts(call: Callable[[], Any]) -> list[Cut]:
         pass
     finally:
         sys.setprofile(before)
-    return found
+    # NumPy reads a tensor's memory without a call that could be seen; the lines that name it are what is left
+    exact = any(not cut.step for cut in found)
+    return found if exact else through_numpy + found
+
+
+def _numpy_lines(frame: FrameType) -> list[Cut]:
+    """The lines of a function that mention the NumPy module."""
+    values = {**frame.f_globals, **frame.f_locals}
+    lines = []
+    for instruction in dis.get_instructions(frame.f_code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_DEREF") and values.get(instruction.argval) is np:
+            line = instruction.positions.lineno if instruction.positions else None
+            lines.append(Cut("a NumPy call", frame.f_code.co_filename, line or frame.f_lineno, False))
+    return list(dict.fromkeys(lines))
 
 
 def user_line(error: BaseException) -> str:
