@@ -178,7 +178,7 @@ def _wrong_shape(
         _as_broadcast_output(argument, came, due, [*outputs, *others])
         or _as_jacobian(came, due, outputs, upstream)
         or _as_broadcast(argument, came, due)
-        or _as_reduction(argument, came, due)
+        or _as_reduction(argument, came, due, outputs)
         or _as_rearranged(argument, came, due)
     )
     return Violation(
@@ -207,10 +207,7 @@ def _as_broadcast(
     axes = broadcast_axes(came, due)
     if axes is None:
         return None
-    extra = len(came) - len(due)
-    total = f"tf.reduce_sum(g, axis={list(axes)}{'' if all(a < extra for a in axes) else ', keepdims=True'})"
-    if extra and any(a >= extra for a in axes):
-        total = f"tf.reshape({total}, tf.shape({argument}))"
+    total = _sum_code(argument, axes, len(came) - len(due))
     plural = "axis" if len(axes) == 1 else "axes"
     where = ", ".join(str(axis) for axis in axes)
     return (
@@ -219,6 +216,14 @@ def _as_broadcast(
         "their gradients.",
         f"{total}   # g: what is returned for `{argument}` now",
     )
+
+
+def _sum_code(argument: str, axes: tuple[int, ...], extra: int) -> str:
+    """The sum over ``axes``, the first ``extra`` of which the argument does not have."""
+    total = f"tf.reduce_sum(g, axis={list(axes)}{'' if all(a < extra for a in axes) else ', keepdims=True'})"
+    if extra and any(a >= extra for a in axes):
+        total = f"tf.reshape({total}, tf.shape({argument}))"
+    return total
 
 
 def _as_jacobian(
@@ -255,19 +260,24 @@ def _contraction(
 
 
 def _as_reduction(
-    argument: str, came: tuple[int | None, ...], due: tuple[int | None, ...]
+    argument: str, came: tuple[int | None, ...], due: tuple[int | None, ...], outputs: Sequence[Shape]
 ) -> Cause | None:
     axes = reduced_axes(came, due)
     if axes is None:
         return None
+    repair = f"leave out the sum over axis {axes[0]}; if it is right, and the same for all entries: "
+    repair += f"tf.broadcast_to(g, tf.shape({argument}))"
+    for output in outputs:
+        kept = broadcast_axes(output, due)
+        if kept is not None and output is not None:
+            repair = f"{_sum_code(argument, kept, len(output) - len(due))}   # g: the gradient before it is summed"
     plural = "axis" if len(axes) == 1 else "axes"
     where = ", ".join(str(axis) for axis in axes)
     return (
         "wrong-reduction",
         f"the gradient lacks {plural} {where} of `{argument}`, as if summed over. A gradient has one entry for each "
         f"entry of `{argument}`.",
-        f"leave out the sum over {plural} {where}; if it is right, and the same for all entries: "
-        f"tf.broadcast_to(g, tf.shape({argument}))",
+        repair,
     )
 
 

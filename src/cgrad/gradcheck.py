@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from cgrad.diagnosis import Fault, Note, Verdict, diagnose
 from cgrad.errors import UsageError
 from cgrad.exam import MODES, Exam, Options, run_eagerly
@@ -170,4 +172,6 @@ def _options(order: int, modes: tuple[str, ...], surrogate: bool, rtol: float | 
         raise UsageError(f"modes: any of {', '.join(MODES)} were due, but got {unknown[0]!r}")
     if rtol is not None and not 0 < rtol < 1:
         raise UsageError(f"rtol: None or a number between 0 and 1 was due, but got {rtol!r}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise UsageError(f"seed: a non-negative integer was due, but got {seed!r}")
     return Options(order, names, bool(surrogate), rtol, int(seed))
