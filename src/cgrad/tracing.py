@@ -72,11 +72,11 @@ def cuts(call: Callable[[], Any]) -> list[Cut]:
         if event != "call":
             return
         name = frame.f_code.co_name
-        if not _library(frame.f_code.co_filename) and not _ours(frame.f_code.co_filename):
+        if not is_library(frame.f_code.co_filename) and not _ours(frame.f_code.co_filename):
             through_numpy.extend(_numpy_lines(frame))
         if name == "cast" and not _to_or_from_steps(frame.f_locals):
             return
-        if (name in _CUTS or name in _STEPS) and _library(frame.f_code.co_filename):
+        if (name in _CUTS or name in _STEPS) and is_library(frame.f_code.co_filename):
             user = _user_frame(frame)
             if user is not None:
                 cut = Cut(_CUTS.get(name) or _STEPS[name], user.f_code.co_filename, user.f_lineno, name in _STEPS)
@@ -111,7 +111,7 @@ def user_line(error: BaseException) -> str:
     place, trace = "", error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
-        if not _library(name) and not _ours(name):
+        if not is_library(name) and not _ours(name):
             place = f"{os.path.basename(name)}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place
@@ -127,7 +127,8 @@ def _to_or_from_steps(values: dict[str, Any]) -> bool:
     return any(kind.startswith(("int", "uint", "bool")) for kind in kinds)
 
 
-def _library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
+    """Whether a file belongs to TensorFlow, Keras or NumPy."""
     return any(f"{os.sep}{part}{os.sep}" in filename for part in ("tensorflow", "keras", "numpy"))
 
 
@@ -142,7 +143,7 @@ def _user_frame(frame: FrameType) -> FrameType | None:
         name = step.f_code.co_filename
         if _ours(name):
             return None
-        if not _library(name):
+        if not is_library(name):
             return step
         step = step.f_back
     return None
