@@ -7,7 +7,7 @@ structures, and arguments that are no tensors. `Binder` knows one function's sig
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ class Argument:
         count: the number of flat tensors in it.
         owed: whether a gradient is due: it holds a floating or complex tensor.
         hidden: whether a rule need not even mention it (``self``).
+        omitted: whether it is a setting that the call left at its default.
     """
 
     name: str
@@ -41,38 +42,64 @@ class Argument:
     count: int = 0
     owed: bool = False
     hidden: bool = False
+    omitted: bool = False
 
 
 class Bound:
-    """The arguments of one call."""
+    """The arguments of one call.
 
-    __slots__ = ("arguments", "tensors")
+    Attributes:
+        tensors: all tensors in them, flat.
+        plain: the names of the arguments where every one is a tensor, given by position; else None.
+    """
 
-    def __init__(self, arguments: list[Argument], tensors: list[tf.Tensor]) -> None:
-        self.arguments = arguments
+    __slots__ = ("_arguments", "plain", "tensors")
+
+    def __init__(
+        self, tensors: Sequence[tf.Tensor], arguments: list[Argument] | None, plain: tuple[str, ...] | None = None
+    ) -> None:
         self.tensors = tensors
+        self.plain = plain
+        self._arguments = arguments
 
-    def rebuild(self, tensors: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Returns ``(args, kwargs)`` with these tensors in the places of the original ones."""
+    @property
+    def arguments(self) -> list[Argument]:
+        """The arguments, in the order of the signature."""
+        if self._arguments is None:  # a plain call pays for these only when somebody looks
+            assert self.plain is not None
+            pairs = zip(self.plain, self.tensors, strict=True)
+            self._arguments = [Argument(name, None, t, False, 1, differentiable(t)) for name, t in pairs]
+        return self._arguments
+
+    def rebuild(self, tensors: Sequence[Any], *, for_rule: bool = False) -> tuple[list[Any], dict[str, Any]]:
+        """Returns ``(args, kwargs)`` with these tensors (or arrays) in the places of the original ones.
+
+        With ``for_rule`` without the settings that the call left at their defaults, so that a rule need not know of
+        them (``name=None`` of every TensorFlow function).
+        """
+        if self.plain is not None:
+            return list(tensors), {}
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        start = 0
-        for argument in self.arguments:
-            value = argument.value
-            if not argument.static:
-                value = pack(value, tensors[start : start + argument.count])
-                start += argument.count
-            if argument.keyword is None:
-                args.append(value)
+        skipped = False
+        for argument, value in self.values(tensors):
+            if for_rule and argument.omitted:
+                skipped = True
             elif argument.keyword == "**":
                 kwargs.update(value)
+            elif argument.keyword is None and not skipped:
+                args.append(value)
             else:
-                kwargs[argument.keyword] = value
+                kwargs[argument.keyword or argument.name] = value
         return args, kwargs
 
-    def rebuild_with(self, arrays: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Returns ``(args, kwargs)`` with NumPy arrays in the places of the tensors."""
-        return self.rebuild(arrays)
+    def values(self, tensors: Sequence[Any]) -> Iterator[tuple[Argument, Any]]:
+        """Yields each argument with its value, made of these tensors."""
+        start = 0
+        for argument in self.arguments:
+            stop = start + argument.count
+            yield argument, argument.value if argument.static else pack(argument.value, tensors[start:stop])
+            start = stop
 
     def by_name(self, gradients: Sequence[Any]) -> dict[str, Any]:
         """Returns flat gradients in the structures of the arguments that have one, by name."""
@@ -130,17 +157,12 @@ class Binder:
             and len(args) == len(self.plain)
             and all(isinstance(arg, tf.Tensor) for arg in args)
         ):
-            return Bound(
-                [
-                    Argument(name, None, arg, False, 1, differentiable(arg))
-                    for name, arg in zip(self.plain, args, strict=True)
-                ],
-                list(args),
-            )
+            return Bound(args, None, self.plain)
         return self._bind(args, kwargs)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         given = self.signature.bind(*args, **kwargs)
+        named = set(given.arguments)
         given.apply_defaults()
         arguments: list[Argument] = []
         for name, value in given.arguments.items():
@@ -156,9 +178,11 @@ class Binder:
                     arguments.append(self._argument(name, "**", rest, parameter))
             else:
                 keyword = None if parameter.kind in POSITIONAL else name
-                arguments.append(self._argument(name, keyword, value, parameter))
+                argument = self._argument(name, keyword, value, parameter)
+                argument.omitted = argument.static and name not in named
+                arguments.append(argument)
         tensors = [t for a in arguments if not a.static for t in internals.flatten(a.value)]
-        return Bound(arguments, tensors)
+        return Bound(tensors, arguments)
 
     def _argument(self, name: str, keyword: str | None, value: Any, parameter: inspect.Parameter) -> Argument:
         if parameter.name in self.nondiff or parameter.name == self.owner:

@@ -70,7 +70,9 @@ class Definition:
         self.detached = kind != "vjp" or bool(self.options.get("numpy"))
         self._captures = capture.Captures(function, self.name)
         self._local = threading.local()
-        self._core = tf.custom_gradient(functools.wraps(function)(lambda *tensors: self._local.call.run(tensors)))
+        core: Callable[..., Any] = lambda *tensors: self._local.call.run(tensors)  # noqa: E731
+        core.__name__ = self.name
+        self._core = tf.custom_gradient(core)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self.binder(args, kwargs)
@@ -82,19 +84,22 @@ class Definition:
             tensors = _copies(tensors)  # or it would differentiate the forward pass, for nothing
         # tf.custom_gradient makes tensors of all it is handed, so the call itself travels beside it.
         self._local.call = call
-        outputs = self._core(*tensors)
+        try:
+            outputs = self._core(*tensors)
+        finally:
+            self._local.call = None  # or its tensors would live until the next call
+        if call.positions is None:
+            outputs = [outputs]
         if recording:
-            outputs = call.follow_forward(list(outputs))
+            outputs = call.follow_forward(outputs)
         return call.result(outputs)
 
 
 def decorated(definition: Definition) -> Callable[..., Any]:
     """Returns a plain function around a definition, so that Python itself binds methods and finds the signature."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return definition(*args, **kwargs)
-
-    wrapped = functools.wraps(definition.function)(tf.autograph.experimental.do_not_convert(call))
+    # AutoGraph would otherwise rewrite this module when the call is traced.
+    wrapped = functools.wraps(definition.function)(tf.autograph.experimental.do_not_convert(definition.__call__))
     wrapped.__cgrad__ = definition  # type: ignore[attr-defined]
     return wrapped
 
@@ -117,7 +122,7 @@ class _Call:
 
     # --- forward ------------------------------------------------------------------------------------------
 
-    def run(self, tensors: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], Callable[..., Any]]:
+    def run(self, tensors: Sequence[tf.Tensor]) -> tuple[Any, Callable[..., Any]]:
         """Runs the function, under `tf.custom_gradient`; returns its flat outputs and its flat rule."""
         args, kwargs = self.bound.rebuild(tensors)
         with internals.VariableWatcher() as watcher:
@@ -127,9 +132,28 @@ class _Call:
         if isinstance(value, tf.Tensor):
             self.positions = None
             self.outputs = [value]
-        else:
-            self._flatten(value)
-        return self.outputs, self.backward
+            return value, self._flat_rule()  # TensorFlow takes 20 us to pack a list of one
+        self._flatten(value)
+        return self.outputs, self._flat_rule()
+
+    def _flat_rule(self) -> Callable[..., Any]:
+        """`backward` in the form that TensorFlow inspects fastest: it reads the signature at every call."""
+        if self.variables or not tf.executing_eagerly():
+            return lambda *ups, variables=None: self.backward(*ups, variables=variables)
+        if self.positions is None and self.bound.plain is not None and len(self.bound.plain) == 1:
+            return lambda upstream: self._simple(upstream)
+        return lambda *ups: self.backward(*ups)
+
+    def _simple(self, upstream: Any) -> Any:
+        """`backward` for one tensor in and one out, where nothing is wrong: this is what most rules are."""
+        if isinstance(upstream, tf.Tensor):
+            returned = self.evaluated.pull(upstream)
+            (x,) = self.bound.tensors
+            if isinstance(returned, tf.Tensor) and returned.dtype is x.dtype and returned.shape == x.shape:
+                if x.shape.is_fully_defined():
+                    return returned
+            return self._collector().inputs(returned, self.bound)
+        return self.backward(upstream)
 
     def _flatten(self, value: Any) -> None:
         value = tf.nest.map_structure(lambda leaf: None if leaf is None else bind.as_tensor(leaf), value)
@@ -265,8 +289,10 @@ class _Call:
         the outputs are copied out of every record, recorded once more with the rule's own forward function, and tied
         back to the originals for reverse mode (in a graph the originals carry the gradient that TensorFlow looks up).
         """
-        handles = [v.handle for v in self.variables]
-        if not internals.followed_by_accumulator([*self.bound.tensors, *handles]):
+        followed = self.bound.tensors
+        if self.variables:
+            followed = [*followed, *(v.handle for v in self.variables)]
+        if not internals.followed_by_accumulator(followed):
             return outputs
         inputs = [*self.bound.tensors, *(tf.convert_to_tensor(v) for v in self.variables)]
         with internals.unrecorded():

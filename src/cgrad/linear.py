@@ -135,18 +135,37 @@ def _pull_dense(block: tf.Tensor, u: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     # tape.jacobian asks for one row at a time, by an upstream that is one value put into zeros: u^T J is then this
     # value times that row, and n rows cost n reads in the place of n products of a matrix with a vector.
     value, row = scattered
-    return tf.math.conj(tf.gather(matrix, row)) * _cast(value, block.dtype)
+    chosen = tf.math.conj(tf.gather(matrix, row))
+    return chosen if _is_one(value) else chosen * _cast(value, block.dtype)
 
 
 def _scattered(u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
     """Returns ``(value, row)`` if the graph says that u is ``value`` at the flat index ``row`` and zero elsewhere."""
     if tf.is_symbolic_tensor(u):
-        op = u.op
-        while op.type in ("Reshape", "Identity"):
-            op = op.inputs[0].op
+        op = _behind(u)
         if op.type == "UnsortedSegmentSum" and op.inputs[0].shape == (1,) and op.inputs[1].shape == (1,):
-            return op.inputs[0][0], op.inputs[1][0]
+            # The index as the loop itself has it: the vectoriser then knows that all rows in turn are the matrix.
+            return _scalar(op.inputs[0]), _scalar(op.inputs[1])
     return None
+
+
+def _scalar(t: tf.Tensor) -> tf.Tensor:
+    source = _behind(t).outputs[0]
+    return source if source.shape == () and source.dtype == t.dtype else tf.reshape(t, [])
+
+
+def _is_one(value: tf.Tensor) -> bool:
+    op = _behind(value)
+    static = tf.get_static_value(op.outputs[0])
+    return op.type == "OnesLike" or (static is not None and bool(np.all(static == 1)))
+
+
+def _behind(t: tf.Tensor) -> tf.Operation:
+    """The operation that made the values of a symbolic tensor, whatever their shape since."""
+    op = t.op
+    while op.type in ("Reshape", "Identity"):
+        op = op.inputs[0].op
+    return op
 
 
 def _unbroadcast(product: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -77,7 +77,7 @@ class Blocks:
         """Returns the blocks, by output and by flat argument (None where there is none)."""
         if self.numpy:
             return self._outside(inputs)
-        args, kwargs = self.bound.rebuild(inputs)
+        args, kwargs = self.bound.rebuild(inputs, for_rule=True)
         assert self.rule is not None
         return self._checked(self._arranged(self.rule(*args, **kwargs)))
 
@@ -180,7 +180,7 @@ class Blocks:
         count = len(inputs)
 
         def evaluate(*arrays: Any) -> list[Any]:
-            args, kwargs = self.bound.rebuild_with(arrays[:count])
+            args, kwargs = self.bound.rebuild(arrays[:count], for_rule=True)
             assert self.rule is not None
             rows = self._arranged(self.rule(*args, **kwargs))
             return [
@@ -283,13 +283,12 @@ def _tangent(name: str, y: tf.Tensor, leaf: Any) -> Any:
 def _primals_and_tangents(
     bound: Bound, tensors: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    primals, moved, start = [], [], 0
-    for argument in bound.arguments:
-        stop = start + argument.count
-        primals.append(argument.value if argument.static else bind.pack(argument.value, tensors[start:stop]))
-        moved.append(bind.pack(argument.value, tangents[start:stop]) if argument.owed else None)
-        start = stop
-    return tuple(primals), tuple(moved)
+    pairs = [pair for pair in bound.values(tensors) if not pair[0].omitted]
+    moved = [(a, t) for a, t in bound.values(tangents) if not a.omitted]
+    return (
+        tuple(value for _, value in pairs),
+        tuple(tangent if argument.owed else None for argument, tangent in moved),
+    )
 
 
 def _require_linear(definition: Definition, bound: Bound, outputs: Sequence[tf.Tensor]) -> None:
@@ -341,7 +340,7 @@ def outside_value(
     template: list[Any] = []
 
     def flat(*arrays: Any) -> list[Any]:
-        args, kwargs = bound.rebuild_with(arrays)
+        args, kwargs = bound.rebuild(arrays)
         value = function(*args, **kwargs)
         template[:] = [value]
         return [np.asarray(leaf) for leaf in tf.nest.flatten(value)]
@@ -381,7 +380,7 @@ def outside_vjp(
     value, specs = outside_value(definition, bound, value_of)
 
     def pull_arrays(arrays: Sequence[Any], ups: Sequence[Any]) -> list[Any]:
-        args, kwargs = bound.rebuild_with(arrays)
+        args, kwargs = bound.rebuild(arrays)
         _, rule = value_and_rule(definition.name, definition.function(*args, **kwargs))
         packed = tf.nest.pack_sequence_as(value, list(ups))
         returned = rule(*packed) if isinstance(packed, (list, tuple)) else rule(packed)
@@ -443,7 +442,7 @@ def _outside_linear(
     def shapes_of(primals: Sequence[Any]) -> list[tuple[Any, tf.TensorSpec]]:
         if all(s.shape.is_fully_defined() for s in out_specs):
             return [(s.shape, s) for s in out_specs]
-        args, kwargs = bound.rebuild_with(primals)
+        args, kwargs = bound.rebuild(primals)
         results = definition.function(*args, **kwargs)
         results = results[0] if pull_arrays is not None else results
         return [
