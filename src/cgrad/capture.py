@@ -31,7 +31,7 @@ class Captures:
         """
         for name, tensor in self._tensors():
             if bind.differentiable(tensor) and _followed(tensor) and not _among(tensor, args, kwargs):
-                warnings.warn(self._message(name), errors.CapturedTensorWarning, stacklevel=5)
+                warnings.warn(self._message(name), errors.CapturedTensorWarning, stacklevel=4)
 
     def _tensors(self) -> Iterator[tuple[str, tf.Tensor]]:
         for name, cell in self.cells:

@@ -152,8 +152,15 @@ class _Call:
             if isinstance(returned, tf.Tensor) and returned.dtype is x.dtype and returned.shape == x.shape:
                 if x.shape.is_fully_defined():
                     return returned
-            return self._collector().inputs(returned, self.bound)
+            return self._collector().inputs(self._of_arguments(returned), self.bound)
         return self.backward(upstream)
+
+    def _of_arguments(self, returned: Any) -> Any:
+        """What a rule written for variables returns when none was read: ``(gradients, [])``."""
+        pair = isinstance(returned, (list, tuple)) and len(returned) == 2
+        if pair and isinstance(returned[1], (list, tuple, dict)) and not returned[1]:
+            return returned[0] if _accepts_variables(self.evaluated.rule) else returned
+        return returned
 
     def _flatten(self, value: Any) -> None:
         value = tf.nest.map_structure(lambda leaf: None if leaf is None else bind.as_tensor(leaf), value)
@@ -213,16 +220,14 @@ class _Call:
             returned = evaluated.pull(*arguments, variables=ordered)
             returned, answers = self._split(returned, ordered)
         else:
-            returned = evaluated.pull(*arguments)
+            returned = self._of_arguments(evaluated.pull(*arguments))
             answers = {}
-            if _accepts_variables(evaluated.rule) and _is_pair_without_variables(returned):
-                returned = returned[0]
         collector = self._collector()
         gradients = collector.inputs(returned, self.bound)
         if not variables:
             return gradients
         return gradients, [
-            collector.leaf(f"variables: {_name(v)}", v, answers[v.ref()]) if v.ref() in answers else None
+            collector.leaf(_name(v), v, answers[v.ref()]) if v.ref() in answers else None
             for v in variables
         ]
 
@@ -377,13 +382,6 @@ def first_name(rule: Callable[..., Any]) -> str:
     if code is None or not code.co_argcount or inspect.ismethod(rule):
         return "upstream"
     return str(code.co_varnames[0])
-
-
-def _is_pair_without_variables(returned: Any) -> bool:
-    """A rule written for variables returns ``(gradients, [])`` when none was read."""
-    if not isinstance(returned, (list, tuple)) or len(returned) != 2:
-        return False
-    return isinstance(returned[1], (list, tuple, dict)) and not returned[1]
 
 
 def _name(variable: Any) -> str:
