@@ -55,6 +55,10 @@ class UsageError(GradientError):
     """A definer or a transform was called in a way that it does not understand."""
 
 
+class GradientFault(GradientError):
+    """A check found a fault; raised by `Report.raise_for_faults` only. Its text is the report."""
+
+
 class CapturedTensorWarning(UserWarning):
     """A function closes over a tensor that may depend on what is being differentiated."""
 
