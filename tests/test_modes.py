@@ -450,9 +450,7 @@ def in_fresh_process(folder):
 
 def table():
     """The whole table: mode -> definer -> verdict."""
-    verdicts = {
-        mode: {name: judged(run, f) for name, f in DEFINERS.items()} for mode, run in MODES.items()
-    }
+    verdicts = {mode: {name: judged(run, f) for name, f in DEFINERS.items()} for mode, run in MODES.items()}
     return {**verdicts, **fresh()}
 
 

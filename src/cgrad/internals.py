@@ -27,7 +27,7 @@ VariableWatcher = record.VariableWatcher
 
 def followed_by_accumulator(tensors: Sequence[tf.Tensor]) -> bool:
     """Returns whether forward mode follows one of the tensors."""
-    return bool(forwardprop_util.pack_tangents(list(tensors)).indices)
+    return any(forwardprop_util.pack_tangents(list(tensors)).indices)
 
 
 def tangents_of(tensors: Sequence[tf.Tensor]) -> list[list[Any]]:

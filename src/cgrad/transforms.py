@@ -50,7 +50,7 @@ def vjp(
     traced = _trace(f, primals, kwargs, argnums)
 
     def pullback(upstream: Any) -> Any:
-        ups = _like("the upstream", upstream, traced.value)
+        ups = _like("the upstream", upstream, "the output", traced.value)
         gradients = _gradients(traced, ups)
         return traced.pack([_connected(g, x, unconnected) for g, x in zip(gradients, traced.inputs, strict=True)])
 
@@ -99,7 +99,7 @@ def jvp(
         raise errors.UsageError(f"cgrad.jvp got {len(primals)} primals and {len(tangents)} tangents")
     moved = [i for i, tangent in enumerate(tangents) if tangent is not None]
     traced = _trace(f, primals, kwargs, moved)
-    directions = _like("the tangent", [tangents[i] for i in moved], traced.arguments)
+    directions = _like("the tangent", [tangents[i] for i in moved], "the argument", traced.arguments)
     outputs = internals.flatten(traced.value)
     found = _pushed(traced, outputs, directions)
     dy = [_connected(d, y, unconnected) for d, y in zip(found, outputs, strict=True)]
@@ -245,18 +245,18 @@ def _is_differentiable(value: Any) -> bool:
     return any(bind.differentiable(leaf) for leaf in leaves)
 
 
-def _like(what: str, given: Any, value: Any) -> list[tf.Tensor]:
+def _like(what: str, given: Any, like: str, value: Any) -> list[tf.Tensor]:
     """Returns the flat tensors of ``given`` once their structure and shapes are those of ``value``."""
     try:
         tf.nest.assert_same_structure(value, given)
     except (TypeError, ValueError) as cause:
-        raise errors.UsageError(f"{what} has another structure than the output: {cause}") from cause
+        raise errors.UsageError(f"{what} has another structure than {like}: {cause}") from cause
     flat = []
     for leaf, due in zip(internals.flatten(given), internals.flatten(value), strict=True):
         tensor = tf.convert_to_tensor(leaf, due.dtype) if not isinstance(leaf, tf.Tensor) else leaf
         if tensor.dtype != due.dtype or not tensor.shape.is_compatible_with(due.shape):
             raise errors.UsageError(
-                f"{what} is a {tensor.dtype.name} tensor of shape {tensor.shape}, and the output is a {due.dtype.name} "
+                f"{what} is a {tensor.dtype.name} tensor of shape {tensor.shape}, and {like} is a {due.dtype.name} "
                 f"tensor of shape {due.shape}; both have to be the same"
             )
         flat.append(tensor)

@@ -74,9 +74,7 @@ def eager_ratio(f):
 
 def graph_ratio(f):
     x = tf.constant([1.0, 2.0])
-    ours, theirs = (
-        tf.function(forward_and_gradient(define(f))) for define in (cgrad.custom_vjp, tf.custom_gradient)
-    )
+    ours, theirs = (tf.function(forward_and_gradient(define(f))) for define in (cgrad.custom_vjp, tf.custom_gradient))
     return ratio(lambda: ours(x), lambda: theirs(x), number=200)
 
 

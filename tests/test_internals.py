@@ -1,0 +1,87 @@
+"""The parts of TensorFlow that are not public API: these tests tell when one of them moves or changes its meaning."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+
+import tensorflow as tf
+
+import cgrad
+from cgrad import internals
+
+X = tf.constant([1.0, 2.0])
+V = tf.constant([1.0, 10.0])
+
+
+def test_only_one_module_names_private_parts():
+    """Of the definers and the transforms; other rooms of the package have their own reasons."""
+    package = pathlib.Path(cgrad.__file__).parent
+    ours = ("bind capture collect contract define engine errors linear outside rules transforms").split()
+    for path in (package / f"{name}.py" for name in ours):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert not (node.module or "").startswith("tensorflow."), path
+            if isinstance(node, ast.Import):
+                assert all(not alias.name.startswith("tensorflow.") for alias in node.names), path
+
+
+def test_somebody_records():
+    assert not internals.could_record()
+    with tf.GradientTape():
+        assert internals.could_record()
+    with tf.autodiff.ForwardAccumulator(X, V):
+        assert internals.could_record()
+
+
+def test_what_is_followed():
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        assert internals.followed_by_tape([2.0 * X])
+        assert not internals.followed_by_tape([tf.stop_gradient(X)])
+        assert not internals.followed_by_accumulator([X])
+    with tf.autodiff.ForwardAccumulator(X, V):
+        assert internals.followed_by_accumulator([V, 2.0 * X])
+        assert not internals.followed_by_tape([X])
+        assert not internals.followed_by_accumulator([V])
+
+
+def test_unrecorded():
+    with tf.GradientTape() as tape, tf.autodiff.ForwardAccumulator(X, V) as forward:
+        tape.watch(X)
+        with internals.unrecorded():
+            y = 2.0 * X
+    assert tape.gradient(y, X) is None
+    assert forward.jvp(y) is None
+
+
+def test_the_variables_that_are_read():
+    w, frozen = tf.Variable(1.0), tf.Variable(1.0, trainable=False)
+    with internals.VariableWatcher() as watcher, internals.unrecorded():
+        w + frozen
+    assert [v is w for v in watcher.watched_variables()] == [True]
+
+
+def test_a_reverse_rule():
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        with internals.unrecorded():
+            y = 2.0 * X
+        internals.record_reverse("double", [y], [X], lambda u: [7.0 * u])
+    assert list(tape.gradient(y, X)) == [7.0, 7.0]
+
+
+def test_tangents_innermost_first():
+    with tf.autodiff.ForwardAccumulator(X, V) as outer, tf.autodiff.ForwardAccumulator(X, 2.0 * V) as inner:
+        tangents = internals.tangents_of([V, X])
+        assert [of_one[0] is None for of_one in tangents] == [True, True]
+        assert [list(of_one[1]) for of_one in tangents] == [[2.0, 20.0], [1.0, 10.0]]
+        with internals.unrecorded():
+            y = tf.identity(X)
+        internals.set_tangents("copy", [y], [X], [[3.0 * V], []])
+    assert list(inner.jvp(y)) == [3.0, 30.0]
+    assert outer.jvp(y) is None
+
+
+def test_composite_tensors_are_taken_apart():
+    assert len(internals.flatten({"r": tf.ragged.constant([[1.0], []]), "t": X})) == 3
