@@ -3,6 +3,7 @@
 import os
 import pathlib
 import sys
+import warnings
 from importlib.metadata import version as installed
 
 HERE = pathlib.Path(__file__).parent.resolve()
@@ -14,6 +15,9 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("PYTHONHASHSEED", "0")
+
+# The last sphinx-autodoc-typehints for Python 3.11 uses an interface that Sphinx 10 will drop.
+warnings.filterwarnings("ignore", message=r".*set_application.*")
 
 project = "cgrad"
 author = "The cgrad authors"
@@ -32,12 +36,12 @@ extensions = [
     "mathml",
     "freshness",
     "quiet_kernels",
-    "tensorflow_types",
+    "public_types",
 ]
 exclude_patterns = ["_build", "**/README.md"]
 nitpicky = True
-# Type parameters of the standard library's generics have no page of their own.
-nitpick_ignore_regex = [("py:.*", r"(?:numpy\.)?typing\..*|.*Ellipsis")]
+# Type variables have no page of their own.
+nitpick_ignore_regex = [("py:class", r"(cgrad\.\w+\.)?[PRT]"), ("py:data", "Ellipsis")]
 
 # --- pages ---------------------------------------------------------------------------------------
 
@@ -61,6 +65,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # attributes of a docstring and members would describe the same thing twice
 napoleon_custom_sections = ["Yields", "Source"]
 typehints_defaults = "comma"
 always_use_bars_union = True
@@ -71,6 +76,7 @@ typehints_use_signature_return = True
 intersphinx_mapping = {
     "python": ("https://docs.python.org/3", "../conf/inventories/python.inv"),
     "numpy": ("https://numpy.org/doc/stable", "../conf/inventories/numpy.inv"),
+    "matplotlib": ("https://matplotlib.org/stable", "../conf/inventories/matplotlib.inv"),
     "tensorflow": ("https://www.tensorflow.org/api_docs/python", "../conf/inventories/tensorflow.inv"),
 }
 

@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cgrad import faults as faults
+    from cgrad.audit import Audit as Audit
+    from cgrad.audit import Met as Met
     from cgrad.audit import audit as audit
     from cgrad.define import custom_jacobian as custom_jacobian
     from cgrad.define import custom_jvp as custom_jvp
     from cgrad.define import custom_vjp as custom_vjp
+    from cgrad.diagnosis import Fault as Fault
+    from cgrad.diagnosis import Note as Note
     from cgrad.errors import CapturedTensorWarning as CapturedTensorWarning
     from cgrad.errors import ContractError as ContractError
     from cgrad.errors import GradientError as GradientError
     from cgrad.errors import GradientFault as GradientFault
     from cgrad.errors import NotDifferentiableError as NotDifferentiableError
     from cgrad.errors import UsageError as UsageError
+    from cgrad.exam import Options as Options
     from cgrad.gradcheck import gradcheck as gradcheck
     from cgrad.report import Report as Report
     from cgrad.transforms import jacobian as jacobian
@@ -31,10 +36,15 @@ if TYPE_CHECKING:
     from cgrad.transforms import vjp as vjp
 
 _PLACES = {
+    "Audit": "cgrad.audit",
+    "Met": "cgrad.audit",
     "audit": "cgrad.audit",
     "custom_jacobian": "cgrad.define",
     "custom_jvp": "cgrad.define",
     "custom_vjp": "cgrad.define",
+    "Fault": "cgrad.diagnosis",
+    "Note": "cgrad.diagnosis",
+    "Options": "cgrad.exam",
     "CapturedTensorWarning": "cgrad.errors",
     "ContractError": "cgrad.errors",
     "GradientError": "cgrad.errors",
@@ -49,11 +59,16 @@ _PLACES = {
 }
 
 __all__ = [
+    "Audit",
     "CapturedTensorWarning",
     "ContractError",
+    "Fault",
     "GradientError",
     "GradientFault",
+    "Met",
+    "Note",
     "NotDifferentiableError",
+    "Options",
     "Report",
     "UsageError",
     "audit",

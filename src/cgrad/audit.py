@@ -62,7 +62,7 @@ class Met:
 
     @property
     def verdict(self) -> str:
-        """One word or two: right, the names of its faults, looks like a surrogate, not checked."""
+        """Right, the names of its faults, "looks like a surrogate", or "not checked"."""
         if self.unchecked:
             return "not checked"
         if self.surrogate:

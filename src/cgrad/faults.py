@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SITE = "https://tf-cgrad.readthedocs.io/en/latest/"
-"""Where the documentation lives: the one place that holds its address."""
+"""The address of the documentation; no other line holds it."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""TensorFlow's types live in private modules; in the documentation they are ``tf.Tensor`` and so on."""
+"""Types are shown under the names their users import: ``tf.Tensor``, ``cgrad.Fault``, not the module they live in."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-PREFIXES = ("tensorflow.python.", "tensorflow._aliases")
-
 
 def public_module(module: str) -> str:
-    """The public module of a TensorFlow type; other modules are left alone."""
-    return "tf" if module.startswith(PREFIXES) or module == "tensorflow" else module
+    """The module that a type is imported from; modules of others are left alone."""
+    if module == "tensorflow" or module.startswith(("tensorflow.python.", "tensorflow._aliases")):
+        return "tf"
+    if module == "cgrad.faults":  # a public module of its own
+        return module
+    return "cgrad" if module.startswith("cgrad.") else module
 
 
 def _set(app: Sphinx, config: Config) -> None:
