@@ -97,7 +97,8 @@ def test_without_tensorflow(module):
     """The package imports TensorFlow; these modules themselves do not."""
     code = (
         "import sys, types; sys.modules['tensorflow'] = None; package = types.ModuleType('cgrad'); "
-        f"import importlib.util; package.__path__ = list(importlib.util.find_spec('cgrad').submodule_search_locations); "
+        f"import importlib.util; "
+        "package.__path__ = list(importlib.util.find_spec('cgrad').submodule_search_locations); "
         f"sys.modules['cgrad'] = package; import cgrad.{module}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,7 +14,7 @@ import cgrad
 
 X = tf.constant([1.0, 2.0])
 U = tf.constant([3.0, -1.0])
-Pair = collections.namedtuple("Pair", "w b")  # noqa: PYI024
+Pair = collections.namedtuple("Pair", "w b")
 
 
 def pull(f, *args, u=None, sources=None, **kwargs):
@@ -70,8 +70,8 @@ def test_keeps_name_docstring_and_signature():
 
     assert (f.__name__, f.__doc__) == ("f", "What it does.")
     assert str(inspect.signature(f)) == "(x, *, power=2)"
-    y, rule = f.__wrapped__(X, power=2)
-    assert callable(rule)
+    value_and_rule = f.__wrapped__(X, power=2)
+    assert callable(value_and_rule[1])
     assert f.__cgrad__.kind == "vjp"
 
 
@@ -346,8 +346,7 @@ def test_an_integer_output_beside_a_floating_one(across):
         return (x * x, tf.argmax(x)), grad
 
     g = tf.function(f) if across else f
-    y, index = g(X)
-    assert index.numpy() == 1
+    assert g(X)[1].numpy() == 1
     np.testing.assert_array_equal(pull(lambda x: g(x)[0], X, u=U)[0], 2.0 * U)
 
 
@@ -459,7 +458,8 @@ def test_a_variable_that_the_rule_ignores():
         with pytest.raises(cgrad.ContractError) as caught:
             g(X)
         assert (
-            "[CG201] <lambda>: the function reads the trainable variables `scale`, and its rule does not answer for them\n"
+            "[CG201] <lambda>: the function reads the trainable variables `scale`, "
+            "and its rule does not answer for them\n"
         ) in str(caught.value)
     frozen = tf.Variable(2.0, trainable=False)
     g = cgrad.custom_vjp(lambda x: (frozen * x, lambda u: frozen * u))
@@ -467,7 +467,7 @@ def test_a_variable_that_the_rule_ignores():
 
 
 def test_a_variable_gradient_that_is_missing():
-    f, w, b = linear(lambda w, b, variables: {"w": 3.0})
+    f, w, _ = linear(lambda w, b, variables: {"w": 3.0})
     with pytest.raises(cgrad.ContractError) as caught:
         pull(f, X, sources=[w])
     assert str(caught.value) == (
@@ -479,7 +479,7 @@ def test_a_variable_gradient_that_is_missing():
 
 
 def test_a_variable_gradient_of_another_shape():
-    f, w, b = linear(lambda w, b, variables: {"w": tf.ones([2]), "b": 1.0})
+    f, w, _ = linear(lambda w, b, variables: {"w": tf.ones([2]), "b": 1.0})
     with pytest.raises(cgrad.ContractError, match=r"\[CG105\] f: .* for argument `w`"):
         pull(f, X, sources=[w])
 
@@ -502,7 +502,7 @@ def test_a_captured_tensor_that_is_differentiated_is_named():
     assert caught[0].filename == __file__
     assert str(caught[0].message) == (
         "[CG502] f: it closes over the tensor `w`, which depends on what is being differentiated\n"
-        "  why:    the rule answers for the arguments alone: whatever reaches the output through `w` has no derivative.\n"
+        "  why:    the rule answers for the arguments alone; what comes through `w` has no derivative.\n"
         "  repair: make `w` an argument; if it is meant to be a constant, close over tf.stop_gradient(w)\n"
         "  https://tf-cgrad.readthedocs.io/en/latest/faults/captured-tensor.html"
     )
@@ -566,8 +566,8 @@ def test_a_variable_is_no_gradient():
         pull(returning(tf.Variable(X)), X)
     assert str(caught.value) == (
         "[CG603] f: the rule returned a tf.Variable for argument `x`, where a tensor was due\n"
-        "  why:    a variable made in the rule is no function of the upstream gradient: tape.jacobian, which traces the "
-        "rule once,\n"
+        "  why:    a variable made in the rule is no function of the upstream gradient: tape.jacobian, which traces "
+        "the rule once,\n"
         "          answers None or raises.\n"
         "  repair: tf.stack([...]) in the place of tf.Variable([...])\n"
         "  https://tf-cgrad.readthedocs.io/en/latest/faults/pfor-unfriendly.html"
@@ -579,8 +579,8 @@ def test_a_list_is_no_vector():
         pull(returning([X[0], X[1]]), X)
     assert str(caught.value) == (
         "[CG101] f: the rule returned 2 gradients, where 1 (`x`) was due\n"
-        "  why:    every argument that is not in nondiff= has one gradient. A list or tuple is taken as one gradient an "
-        "argument: a vector has to be one tensor (tf.stack).\n"
+        "  why:    every argument that is not in nondiff= has one gradient.\n"
+        "          A list or tuple counts one gradient an entry: a vector has to be one tensor (tf.stack).\n"
         "  repair: return tf.stack([...])   # one tensor, of the shape of `x`\n"
         "  https://tf-cgrad.readthedocs.io/en/latest/faults/wrong-arity.html"
     )
@@ -610,8 +610,8 @@ def test_the_jacobian_is_no_gradient_in_any_mode(mode):
     text = "\n".join(lines[start:]).removeprefix("ContractError: ")
     assert text == (
         "[CG104] f: the rule returned a tensor of shape (2, 2) for argument `x`, where shape (2,) was due\n"
-        "why:    (2, 2) is the shape of the Jacobian J (y.shape + x.shape), or of J times `upstream` element by element. "
-        "A rule returns\n"
+        "why:    (2, 2) is the shape of the Jacobian J (y.shape + x.shape), or of J times `upstream` element by "
+        "element. A rule returns\n"
         "the product u^T J, summed over the axes of y: `upstream` has shape (2,), J has (2, 2), u^T J has (2,).\n"
         "repair: return tf.linalg.matvec(J, upstream, transpose_a=True)   # J: the Jacobian, (2, 2)\n"
         "https://tf-cgrad.readthedocs.io/en/latest/faults/jacobian-returned.html"
@@ -852,7 +852,7 @@ def test_forward_mode_of_several_inputs_outputs_and_a_variable(graph):
         v, vb, vw = tf.constant([1.0, 10.0]), tf.constant([2.0, -1.0]), tf.constant([0.5, 1.0])
         b = X + 1.0
         with tf.autodiff.ForwardAccumulator([X, b, w], [v, vb, vw]) as forward:
-            y1, y_int, y2 = f({"a": X}, tf.constant([1, 2]), b)
+            y1, _, y2 = f({"a": X}, tf.constant([1, 2]), b)
         return forward.jvp(y1), 3.0 * v + 5.0 * vb + 7.0 * vw, forward.jvp(y2), v + 11.0 * vw
 
     d1, due1, d2, due2 = (tf.function(run) if graph else run)()
@@ -945,9 +945,8 @@ def test_a_second_derivative_of_numpy_says_what_to_supply(kind):
     assert str(caught.value) == (
         f"[CG701] {name}: a second derivative was asked for, and the rule runs outside TensorFlow\n"
         "  why:    the second derivative differentiates the rule, and a rule in NumPy is a constant to TensorFlow.\n"
-        "  repair: write the rule in TensorFlow, or give the rule a rule of its own: a cgrad function that computes the "
-        "Jacobian,\n"
-        "          called in the rule of f\n"
+        "  repair: write the rule in TensorFlow, or let it call a cgrad function that computes the Jacobian and has a "
+        "rule of its own\n"
         "  https://tf-cgrad.readthedocs.io/en/latest/faults/backward-not-differentiable.html"
     )
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[CG701\]"):

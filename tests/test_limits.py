@@ -6,14 +6,10 @@ tests/test_limits.py FILE`` writes the table as Markdown.
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 import sys
 import warnings
-
-for _name, _value in {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}.items():
-    os.environ.setdefault(_name, _value)
 
 import numpy as np
 import pytest

@@ -15,9 +15,6 @@ import tempfile
 import threading
 from collections.abc import Callable
 
-for _name, _value in {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}.items():
-    os.environ.setdefault(_name, _value)
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -225,8 +222,10 @@ def cond(f):
 
 def while_loop(f):
     def twice(x):
-        keep = lambda i, y: (i + 1, y + f(x))
-        return tf.while_loop(lambda i, y: i < 2, keep, (tf.constant(0), tf.zeros_like(x)))[1]
+        def body(i, y):
+            return i + 1, y + f(x)
+
+        return tf.while_loop(lambda i, y: i < 2, body, (tf.constant(0), tf.zeros_like(x)))[1]
 
     return tf.function(lambda x, u: pulled(twice, x, u))(const(X), const(U)), 2 * U * SLOPE
 

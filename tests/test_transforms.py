@@ -123,8 +123,7 @@ def test_unconnected():
     same(cgrad.jvp(lambda x: tf.constant([1.0]), (X,), (U,))[1], tf.zeros(1))
     text = (
         "[CG501] unconnected='error': an output does not depend on an argument\n"
-        "  why:    no chain of TensorFlow operations leads from one to the other: the derivative is 0, or the tape is "
-        "broken.\n"
+        "  why:    no TensorFlow operations lead from one to the other: the derivative is 0, or the tape is broken.\n"
         "  repair: unconnected='zero' if it is meant so; else cgrad.gradcheck(f, x) says where the tape breaks\n"
         "  https://tf-cgrad.readthedocs.io/en/latest/faults/tape-broken.html"
     )
@@ -205,8 +204,8 @@ def test_bad_use_says_how_to_do_it():
         "to be the same"
     )
     assert message(lambda: cgrad.vjp(f, X)[1](tf.ones([3]))) == (
-        "the upstream is a float32 tensor of shape (3,), and the output is a float32 tensor of shape (2,); both have to "
-        "be the same"
+        "the upstream is a float32 tensor of shape (3,), and the output is a float32 tensor of shape (2,); both have "
+        "to be the same"
     )
     assert message(lambda: cgrad.vjp(f, tf.constant(1))) == (
         "no positional argument holds a floating or complex tensor, so there is nothing to differentiate in"

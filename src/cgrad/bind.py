@@ -58,8 +58,8 @@ class Bound:
     def __init__(
         self, tensors: Sequence[tf.Tensor], arguments: list[Argument] | None, plain: tuple[str, ...] | None = None
     ) -> None:
-        self.tensors = tensors
-        self.plain = plain
+        self.tensors: Sequence[tf.Tensor] = tensors
+        self.plain: tuple[str, ...] | None = plain
         self._arguments = arguments
 
     @property
@@ -128,10 +128,10 @@ class Binder:
     """
 
     def __init__(self, function: Callable[..., Any], nondiff: str | Iterable[str]) -> None:
-        self.name = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
-        self.signature = inspect.signature(function)
+        self.name: str = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
+        self.signature: inspect.Signature = inspect.signature(function)
         parameters = self.signature.parameters
-        self.nondiff = frozenset([nondiff] if isinstance(nondiff, str) else nondiff)
+        self.nondiff: frozenset[str] = frozenset([nondiff] if isinstance(nondiff, str) else nondiff)
         takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
         unknown = sorted(self.nondiff - set(parameters))
         if unknown and not takes_any:
@@ -139,10 +139,10 @@ class Binder:
                 f"nondiff= names {', '.join(map(repr, unknown))}, but {self.name}{self.signature} has no such argument"
             )
         first = next(iter(parameters), None)
-        self.owner = first if first in ("self", "cls") else None
+        self.owner: str | None = first if first in ("self", "cls") else None
         # A call with this many tensors, all by position, needs no binding.
         plain = all(p.kind in POSITIONAL for p in parameters.values()) and not self.nondiff and not self.owner
-        self.plain = tuple(parameters) if plain else None
+        self.plain: tuple[str, ...] | None = tuple(parameters) if plain else None
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         """Binds one call.

@@ -19,9 +19,10 @@ class Captures:
         self.name = name
         code = getattr(function, "__code__", None)
         cells = getattr(function, "__closure__", None) or ()
-        self.cells = tuple(zip(code.co_freevars, cells, strict=True)) if code is not None else ()
+        pairs = zip(code.co_freevars, cells, strict=True) if code is not None else ()
+        self.cells: tuple[tuple[str, types.CellType], ...] = tuple(pairs)
         self.globals: dict[str, Any] = getattr(function, "__globals__", {})
-        self.names = tuple(sorted(set(_global_names(code)))) if code is not None else ()
+        self.names: tuple[str, ...] = tuple(sorted(set(_global_names(code)))) if code is not None else ()
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Warns about a tensor that depends on what a tape or an accumulator follows.
@@ -51,7 +52,7 @@ class Captures:
             "captured-tensor",
             self.name,
             f"it closes over the tensor `{name}`, which depends on what is being differentiated",
-            f"the rule answers for the arguments alone: whatever reaches the output through `{name}` has no derivative.",
+            f"the rule answers for the arguments alone; what comes through `{name}` has no derivative.",
             f"make `{name}` an argument; if it is meant to be a constant, close over tf.stop_gradient({name})",
         )
 
@@ -71,7 +72,8 @@ def _followed(tensor: tf.Tensor) -> bool:
 
 def _reaches_input(tensor: tf.Tensor, limit: int = 1000) -> bool:
     """Whether a floating input of the graph leads to the tensor by operations that have a derivative."""
-    todo, seen = [tensor], set()
+    todo: list[tf.Tensor] = [tensor]
+    seen: set[int] = set()
     while todo and len(seen) < limit:
         current = todo.pop()
         if id(current) in seen or not bind.differentiable(current):

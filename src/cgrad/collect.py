@@ -59,7 +59,7 @@ class Collector:
     def _by_name(self, returned: Mapping[str, Any], owed: list[Argument]) -> list[Any]:
         names = [argument.name for argument in owed]
         if set(returned) != set(names):
-            self._fail(
+            raise self._error(
                 contract.Violation(
                     "wrong-arity",
                     "",
@@ -84,7 +84,7 @@ class Collector:
             return [returned]  # the structure's own check has the better message
         found = contract.check_number(len(returned), [argument.name for argument in owed])
         assert found is not None
-        return self._fail(found)
+        raise self._error(found)
 
     def _leaves(self, name: str, value: Any, gradient: Any) -> list[Any]:
         if isinstance(value, tf.Tensor):
@@ -93,10 +93,10 @@ class Collector:
             return self._composite(name, value, gradient)
         if isinstance(value, Mapping):
             if not isinstance(gradient, Mapping) or set(gradient) != set(value):
-                self._fail(_structure(name, value, gradient))
+                raise self._error(_structure(name, value, gradient))
             return [g for key in sorted(value) for g in self._leaves(f"{name}[{key!r}]", value[key], gradient[key])]
         if not isinstance(gradient, (list, tuple)) or len(gradient) != len(value):
-            self._fail(_structure(name, value, gradient))
+            raise self._error(_structure(name, value, gradient))
         return [
             g
             for i, (entry, part) in enumerate(zip(value, gradient, strict=True))
@@ -105,7 +105,7 @@ class Collector:
 
     def _composite(self, name: str, value: Any, gradient: Any) -> list[Any]:
         if type(gradient) is not type(value):
-            self._fail(_structure(name, value, gradient))
+            raise self._error(_structure(name, value, gradient))
         parts = zip(
             tf.nest.flatten(value, expand_composites=True),
             tf.nest.flatten(gradient, expand_composites=True),
@@ -125,35 +125,33 @@ class Collector:
             gradient = self._as_gradient(name, value, gradient)
         shape, due = _sizes(gradient.shape), _sizes(value.shape)
         outputs = [_sizes(output.shape) for output in self.outputs]
-        found = contract.check_gradient(
-            name, shape, gradient.dtype.name, due, value.dtype.name, outputs, self.upstream
-        )
+        found = contract.check_gradient(name, shape, gradient.dtype.name, due, value.dtype.name, outputs, self.upstream)
         if found is not None:
-            self._fail(found)
+            raise self._error(found)
         if contract.same(shape, due) or isinstance(gradient, tf.IndexedSlices):
             return gradient
         return self._checked_later(name, value, gradient)
 
     def _as_gradient(self, name: str, value: tf.Tensor, gradient: Any) -> Any:
         if gradient is None:
-            self._fail(_none(name))
+            raise self._error(_none(name))
         if isinstance(gradient, tf.IndexedSlices):
             return gradient
         if isinstance(gradient, tf.Variable):
-            self._fail(_variable(name))
+            raise self._error(_variable(name))
         if isinstance(gradient, (list, tuple)) and any(
             isinstance(entry, (tf.Tensor, type(None))) for entry in tf.nest.flatten(gradient)
         ):
             found = contract.check_number(len(gradient), [name]) or _structure(name, value, gradient)
-            self._fail(found)
+            raise self._error(found)
         if isinstance(gradient, (np.ndarray, np.generic)):
-            return tf.convert_to_tensor(gradient)
+            return tf.convert_to_tensor(np.asarray(gradient))
         try:
             return tf.convert_to_tensor(gradient, value.dtype)
-        except (TypeError, ValueError):
-            return self._fail(_structure(name, value, gradient))
+        except (TypeError, ValueError) as cause:
+            raise self._error(_structure(name, value, gradient)) from cause
 
-    def _checked_later(self, name: str, value: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
+    def _checked_later(self, name: str, value: tf.Tensor, gradient: tf.Tensor) -> Any:
         """Unknown sizes are compared when the graph runs."""
         message = (
             f"[CG103] {self.function}: the rule returned for argument `{name}` a gradient of another shape than "
@@ -164,8 +162,8 @@ class Collector:
         with tf.control_dependencies([tf.debugging.Assert(equal, [message, came, due])]):
             return tf.identity(gradient)
 
-    def _fail(self, violation: contract.Violation) -> Any:
-        raise errors.ContractError(errors.describe_violation(violation, self.function))
+    def _error(self, violation: contract.Violation) -> errors.ContractError:
+        return errors.ContractError(errors.describe_violation(violation, self.function))
 
 
 class ArrayCollector(Collector):
@@ -176,21 +174,21 @@ class ArrayCollector(Collector):
         if not differentiable(value):
             return None
         if gradient is None:
-            self._fail(_none(name))
+            raise self._error(_none(name))
         array = np.asarray(gradient)
         dtype = value.dtype.name
         outputs = [_sizes(output.shape) for output in self.outputs]
-        found = contract.check_gradient(
-            name, array.shape, dtype, _sizes(value.shape), dtype, outputs, self.upstream
-        )
-        return array if found is None else self._fail(found)
+        found = contract.check_gradient(name, array.shape, dtype, _sizes(value.shape), dtype, outputs, self.upstream)
+        if found is not None:
+            raise self._error(found)
+        return array
 
 
-def _ranks_agree(gradient: tf.Tensor, value: tf.Tensor) -> bool:
+def _ranks_agree(gradient: Any, value: Any) -> bool:
     return gradient.shape.rank is not None and gradient.shape.rank == value.shape.rank
 
 
-def _sizes(shape: tf.TensorShape) -> contract.Shape:
+def _sizes(shape: Any) -> contract.Shape:
     return None if shape.rank is None else tuple(shape.as_list())
 
 

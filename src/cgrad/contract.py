@@ -51,9 +51,7 @@ def compatible(came: Shape, due: Shape) -> bool:
     """Returns whether the two shapes can be the same one."""
     if came is None or due is None:
         return True
-    return len(came) == len(due) and all(
-        a is None or b is None or a == b for a, b in zip(came, due, strict=True)
-    )
+    return len(came) == len(due) and all(a is None or b is None or a == b for a, b in zip(came, due, strict=True))
 
 
 def same(came: Shape, due: Shape) -> bool:
@@ -157,7 +155,7 @@ def check_number(came: int, arguments: Sequence[str], optional: Sequence[str] = 
     listed = ", ".join(f"d_{name.replace('[', '_').replace(']', '')}" for name in arguments)
     hint = ""
     if len(arguments) == 1:
-        hint = " A list or tuple is taken as one gradient an argument: a vector has to be one tensor (tf.stack)."
+        hint = "\n          A list or tuple counts one gradient an entry: a vector has to be one tensor (tf.stack)."
         listed = f"tf.stack([...])   # one tensor, of the shape of `{arguments[0]}`"
     return Violation(
         "wrong-arity",
@@ -201,9 +199,7 @@ def _as_broadcast_output(
     return _as_broadcast(argument, came, due) if came in outputs else None
 
 
-def _as_broadcast(
-    argument: str, came: tuple[int | None, ...], due: tuple[int | None, ...]
-) -> Cause | None:
+def _as_broadcast(argument: str, came: tuple[int | None, ...], due: tuple[int | None, ...]) -> Cause | None:
     axes = broadcast_axes(came, due)
     if axes is None:
         return None
@@ -248,9 +244,7 @@ def _as_jacobian(
     return None
 
 
-def _contraction(
-    output: tuple[int | None, ...], due: tuple[int | None, ...], upstream: str, batch: bool
-) -> str:
+def _contraction(output: tuple[int | None, ...], due: tuple[int | None, ...], upstream: str, batch: bool) -> str:
     if batch:
         y, x = "ijkl"[: len(output) - 1], "mnop"[: len(due) - 1]
         return f'return tf.einsum("b{y},b{y}{x}->b{x}", {upstream}, J)'

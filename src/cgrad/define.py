@@ -58,7 +58,8 @@ def custom_vjp(
 
     Args:
         function: the function to decorate.
-        nondiff: the names of arguments that are no tensors or take no gradient. They stay Python values, in a graph too.
+        nondiff: the names of arguments that are no tensors or take no gradient. They stay Python values, also in
+            a graph.
         numpy: whether the function and its rule are NumPy code: they get and return arrays. In a graph the value is
             computed a second time for the gradient. A second derivative raises; the result is not for XLA, and a
             SavedModel of it works only in the process that made it.

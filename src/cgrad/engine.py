@@ -61,13 +61,13 @@ class Definition:
         self.kind = kind
         self.function = function
         self.rule = rule
-        self.options = dict(options or {})
+        self.options: dict[str, Any] = dict(options or {})
         self.evaluate = evaluate
-        self.binder = bind.Binder(function, nondiff)
-        self.name = self.binder.name
-        self.checked = False  # whether a rule has been looked at for linearity
+        self.binder: bind.Binder = bind.Binder(function, nondiff)
+        self.name: str = self.binder.name
+        self.checked: bool = False  # whether a rule has been looked at for linearity
         # A rule that needs the arguments alone, and nothing of the forward pass.
-        self.detached = kind != "vjp" or bool(self.options.get("numpy"))
+        self.detached: bool = kind != "vjp" or bool(self.options.get("numpy"))
         self._captures = capture.Captures(function, self.name)
         self._local = threading.local()
         core: Callable[..., Any] = lambda *tensors: self._local.call.run(tensors)  # noqa: E731
@@ -75,6 +75,7 @@ class Definition:
         self._core = tf.custom_gradient(core)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function so that TensorFlow sees its rule."""
         bound = self.binder(args, kwargs)
         call = _Call(self, bound)
         self._captures.check(args, kwargs)
@@ -97,7 +98,6 @@ class Definition:
 
 def decorated(definition: Definition) -> Callable[..., Any]:
     """Returns a plain function around a definition, so that Python itself binds methods and finds the signature."""
-
     # AutoGraph would otherwise rewrite this module when the call is traced.
     wrapped = functools.wraps(definition.function)(tf.autograph.experimental.do_not_convert(definition.__call__))
     wrapped.__cgrad__ = definition  # type: ignore[attr-defined]
@@ -149,9 +149,10 @@ class _Call:
         if isinstance(upstream, tf.Tensor):
             returned = self.evaluated.pull(upstream)
             (x,) = self.bound.tensors
-            if isinstance(returned, tf.Tensor) and returned.dtype is x.dtype and returned.shape == x.shape:
-                if x.shape.is_fully_defined():
-                    return returned
+            tensor = isinstance(returned, tf.Tensor)
+            # An eager tensor: its shape is known.
+            if tensor and returned.dtype is x.dtype and returned.shape == x.shape and hasattr(returned, "numpy"):
+                return returned
             return self._collector().inputs(self._of_arguments(returned), self.bound)
         return self.backward(upstream)
 
@@ -209,9 +210,7 @@ class _Call:
 
     def backward(self, *upstreams: Any, variables: Sequence[Any] | None = None) -> Any:
         """The rule on flat tensors, in the form that `tf.custom_gradient` asks for."""
-        ups = [
-            _dense(up, output) for up, output in zip(upstreams, self.outputs, strict=True)
-        ]
+        ups = [_dense(up, output) for up, output in zip(upstreams, self.outputs, strict=True)]
         captured = self._captured(variables or [])
         arguments = self._by_output(ups)
         evaluated = self.evaluated
@@ -227,8 +226,7 @@ class _Call:
         if not variables:
             return gradients
         return gradients, [
-            collector.leaf(_name(v), v, answers[v.ref()]) if v.ref() in answers else None
-            for v in variables
+            collector.leaf(_name(v), v, answers[v.ref()]) if v.ref() in answers else None for v in variables
         ]
 
     def _collector(self) -> collect.Collector:
@@ -260,16 +258,16 @@ class _Call:
         elif isinstance(answers, (list, tuple)):
             if len(answers) != len(variables):
                 listed = ", ".join(f"`{_name(v)}`" for v in variables)
-                self._fail_variables(
-                    f"{len(answers)} gradients of variables", f"{len(variables)} ({listed})"
-                )
+                self._fail_variables(f"{len(answers)} gradients of variables", f"{len(variables)} ({listed})")
             by_ref = {v.ref(): gradient for v, gradient in zip(variables, answers, strict=True)}
         elif len(variables) == 1:
             by_ref = {variables[0].ref(): answers}
         missing = [v for v in variables if v.ref() not in by_ref]
         unknown = [ref for ref in by_ref if all(ref is not v.ref() and ref != v.ref() for v in variables)]
         if missing or unknown:
-            came = ", ".join(f"`{_reference_name(key)}`" for key in answers) if isinstance(answers, Mapping) else "others"
+            came = (
+                ", ".join(f"`{_reference_name(key)}`" for key in answers) if isinstance(answers, Mapping) else "others"
+            )
             listed = ", ".join(f"`{_name(v)}`" for v in variables)
             self._fail_variables(f"gradients of {came}", f"gradients of {listed}")
         return by_ref

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import tensorflow as tf
-from tensorflow.python.eager import forwardprop_util, record
+from tensorflow.python.eager import forwardprop_util, record  # type: ignore[attr-defined]
 
 # Whether any tape or accumulator is active on this thread (0.1 us).
 could_record: Callable[[], bool] = record.could_possibly_record
@@ -22,7 +22,7 @@ followed_by_tape: Callable[[Sequence[tf.Tensor]], bool] = record.should_record_b
 unrecorded: Callable[[], Any] = record.stop_recording
 
 # The trainable variables read inside a context, as `tf.custom_gradient` finds them.
-VariableWatcher = record.VariableWatcher
+VariableWatcher: Callable[[], Any] = record.VariableWatcher
 
 
 def followed_by_accumulator(tensors: Sequence[tf.Tensor]) -> bool:

@@ -106,7 +106,7 @@ def check(block: Any, y: tf.Tensor, x: tf.Tensor, form: Form, where: tuple[str, 
 
 def spec(y: tf.Tensor, x: tf.Tensor, form: Form) -> tf.TensorSpec:
     """Returns the shape and dtype that a block as a plain tensor has."""
-    return tf.TensorSpec(_due(y, x, form), _widest(y, x))
+    return tf.TensorSpec(_shape_of(_due(y, x, form)), _widest(y, x))
 
 
 def zeros(y: Any, x: Any, form: Form) -> Any:
@@ -114,7 +114,7 @@ def zeros(y: Any, x: Any, form: Form) -> Any:
     return np.zeros(y.shape if form.diagonal else y.shape + x.shape[form.batched :])
 
 
-def dense(block: Any, y: tf.Tensor, x: tf.Tensor, form: Form) -> tf.Tensor:
+def dense(block: Any, y: tf.Tensor, x: tf.Tensor, form: Form) -> Any:
     """Returns a block as a tensor of shape y.shape + x.shape. Only for who asks for it."""
     shape = tf.concat([_shape(y), _shape(x)], 0)
     if isinstance(block, tf.SparseTensor):
@@ -127,7 +127,7 @@ def dense(block: Any, y: tf.Tensor, x: tf.Tensor, form: Form) -> tf.Tensor:
     return tf.reshape(tf.transpose(tf.reshape(columns, tf.stack([_size(x), _size(y)]))), shape)
 
 
-def _pull_dense(block: tf.Tensor, u: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+def _pull_dense(block: tf.Tensor, u: tf.Tensor, x: tf.Tensor) -> Any:
     matrix = tf.reshape(block, tf.stack([_size(u), _size(x)]))
     scattered = _scattered(u)
     if scattered is None:
@@ -143,7 +143,8 @@ def _scattered(u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
     """Returns ``(value, row)`` if the graph says that u is ``value`` at the flat index ``row`` and zero elsewhere."""
     if tf.is_symbolic_tensor(u):
         op = _behind(u)
-        if op.type == "UnsortedSegmentSum" and op.inputs[0].shape == (1,) and op.inputs[1].shape == (1,):
+        sizes = [_sizes(t.shape) for t in op.inputs[:2]]
+        if op.type == "UnsortedSegmentSum" and sizes == [(1,), (1,)]:
             # The index as the loop itself has it: the vectoriser then knows that all rows in turn are the matrix.
             return _scalar(op.inputs[0]), _scalar(op.inputs[1])
     return None
@@ -151,7 +152,7 @@ def _scattered(u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
 
 def _scalar(t: tf.Tensor) -> tf.Tensor:
     source = _behind(t).outputs[0]
-    return source if source.shape == () and source.dtype == t.dtype else tf.reshape(t, [])
+    return source if source.shape.rank == 0 and source.dtype == t.dtype else tf.reshape(t, [])
 
 
 def _is_one(value: tf.Tensor) -> bool:
@@ -177,9 +178,7 @@ def _unbroadcast(product: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(product, axis=axes)
 
 
-def _batch_matrix(
-    block: tf.Tensor, y: tf.Tensor, x: tf.Tensor, axes: int
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _batch_matrix(block: tf.Tensor, y: tf.Tensor, x: tf.Tensor, axes: int) -> tuple[tf.Tensor, tf.Tensor]:
     batch = _shape(y)[:axes]
     sizes = [tf.reduce_prod(_shape(t)[axes:]) for t in (y, x)]
     return tf.reshape(block, tf.concat([batch, tf.stack(sizes)], 0)), batch
@@ -200,7 +199,7 @@ def _ravel(indices: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
 
 
 def _shape(t: tf.Tensor) -> Any:
-    return tf.constant(t.shape.as_list(), tf.int32) if t.shape.is_fully_defined() else tf.shape(t)
+    return tf.constant(np.array(t.shape.as_list(), np.int32)) if t.shape.is_fully_defined() else tf.shape(t)
 
 
 def _size(t: tf.Tensor) -> Any:
@@ -222,8 +221,12 @@ def _real_if(t: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return _cast(t, dtype)
 
 
-def _sizes(shape: tf.TensorShape) -> contract.Shape:
+def _sizes(shape: Any) -> contract.Shape:
     return None if shape.rank is None else tuple(shape.as_list())
+
+
+def _shape_of(sizes: contract.Shape) -> Any:
+    return tf.TensorShape(sizes)  # type: ignore[arg-type]  # the stubs know of no unknown size
 
 
 def _concat(a: contract.Shape, b: contract.Shape) -> contract.Shape:

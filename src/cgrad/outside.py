@@ -93,7 +93,7 @@ def _probed(function: Callable[..., Sequence[Any]], inputs: Sequence[tf.Tensor],
         return [np.asarray(result) for result in function(*ones)]
 
 
-def _common(shape: tuple[int, ...], other: tuple[int, ...] | None = None) -> list[int | None] | None:
+def _common(shape: tuple[int, ...], other: tuple[int, ...] | None = None) -> Any:
     if other is None:
         return list(shape)
     if len(shape) != len(other):
@@ -101,9 +101,7 @@ def _common(shape: tuple[int, ...], other: tuple[int, ...] | None = None) -> lis
     return [a if a == b else None for a, b in zip(shape, other, strict=True)]
 
 
-def guarded(
-    name: str, results: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor], advice: str
-) -> list[tf.Tensor]:
+def guarded(name: str, results: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor], advice: str) -> list[tf.Tensor]:
     """Ties results that NumPy computed to the inputs they came from, so that differentiating them is refused.
 
     The tie is a function of the inputs alone: a derivative in what the results are multiplied with stays allowed.
@@ -112,10 +110,7 @@ def guarded(
     if not real:
         return list(results)
     nothing = _tie(name, advice)(*real)
-    return [
-        r + tf.cast(nothing, r.dtype) if bind.differentiable(r) else r
-        for r in results
-    ]
+    return [r + tf.cast(nothing, r.dtype) if bind.differentiable(r) else r for r in results]
 
 
 def linear(
@@ -125,7 +120,7 @@ def linear(
     """Returns a linear map whose derivative is its transpose, and the other way round, to any order."""
 
     def apply(*tensors: tf.Tensor) -> Any:
-        @tf.custom_gradient
+        @tf.custom_gradient  # type: ignore[untyped-decorator]
         def mapped(*tensors: tf.Tensor) -> Any:
             return forward(tensors), lambda *ups: linear(transposed, forward)(ups)
 
@@ -149,7 +144,7 @@ def by_units(
     return found
 
 
-def _tie(name: str, advice: str) -> Callable[..., tf.Tensor]:
+def _tie(name: str, advice: str) -> Any:
     message = errors.describe(
         "backward-not-differentiable",
         name,
@@ -158,7 +153,7 @@ def _tie(name: str, advice: str) -> Callable[..., tf.Tensor]:
         advice,
     )
 
-    @tf.custom_gradient
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
     def nothing(*inputs: tf.Tensor) -> Any:
         def rule(upstream: tf.Tensor) -> Any:
             del upstream
@@ -172,7 +167,7 @@ def _tie(name: str, advice: str) -> Callable[..., tf.Tensor]:
     return nothing
 
 
-def _failing(x: tf.Tensor, message: str) -> tf.Tensor:
+def _failing(x: tf.Tensor, message: str) -> Any:
     real = x.dtype.real_dtype
     # Checked as a scalar, then spread: a check of an empty tensor would pass.
     nan = tf.raw_ops.CheckNumerics(tensor=tf.constant(np.nan, real), message=message)
@@ -194,5 +189,3 @@ def _checked(name: str, result: Any, spec: tf.TensorSpec) -> Array:
     if array.dtype.kind == "c" and not spec.dtype.is_complex:
         array = array.real
     return array.astype(spec.dtype.as_numpy_dtype, copy=False)
-
-

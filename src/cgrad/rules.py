@@ -16,8 +16,7 @@ from cgrad.bind import Bound
 from cgrad.engine import Definition, Evaluated
 
 SUPPLY = (
-    "write the rule in TensorFlow, or give the rule a rule of its own: a cgrad function that computes the Jacobian,\n"
-    "called in the rule of f"
+    "write the rule in TensorFlow, or let it call a cgrad function that computes the Jacobian and has a rule of its own"
 )
 
 
@@ -46,9 +45,7 @@ def value_and_rule(name: str, returned: Any) -> tuple[Any, Callable[..., Any]]:
 # --- custom_jacobian ------------------------------------------------------------------------------------------
 
 
-def of_jacobian(
-    definition: Definition, bound: Bound, args: list[Any], kwargs: dict[str, Any]
-) -> Evaluated:
+def of_jacobian(definition: Definition, bound: Bound, args: list[Any], kwargs: dict[str, Any]) -> Evaluated:
     """The rule returns the Jacobian, in one of the forms of `linear`."""
     with internals.unrecorded():
         value = definition.function(*args, **kwargs)
@@ -65,13 +62,13 @@ class Blocks:
     """
 
     def __init__(self, definition: Definition, bound: Bound, value: Any) -> None:
-        self.name = definition.name
-        self.rule = definition.rule
+        self.name: str = definition.name
+        self.rule: Callable[..., Any] | None = definition.rule
         self.form: linear.Form = definition.options["form"]
         self.numpy: bool = definition.options["numpy"]
         self.bound = bound
         self.value = value
-        self.outputs = internals.flatten(value)
+        self.outputs: list[tf.Tensor] = internals.flatten(value)
 
     def jacobian(self, inputs: Sequence[tf.Tensor]) -> list[list[Any]]:
         """Returns the blocks, by output and by flat argument (None where there is none)."""
@@ -88,9 +85,7 @@ class Blocks:
         flat: list[Any] = []
         for k, x in enumerate(self.bound.tensors):
             terms = [
-                linear.pull(row[k], u, x, self.form)
-                for row, u in zip(blocks, ups, strict=True)
-                if row[k] is not None
+                linear.pull(row[k], u, x, self.form) for row, u in zip(blocks, ups, strict=True) if row[k] is not None
             ]
             flat.append(tf.add_n(terms) if len(terms) > 1 else terms[0] if terms else tf.zeros_like(x))
         return self.bound.by_name(flat)
@@ -121,9 +116,7 @@ class Blocks:
                 argument.name: self._matched(argument.value, e, argument.name)
                 for argument, e in zip(owed, entries, strict=True)
             }
-            rows.append(
-                [b for a in self.bound.arguments for b in by_name.get(a.name, [None] * a.count)]
-            )
+            rows.append([b for a in self.bound.arguments for b in by_name.get(a.name, [None] * a.count)])
         return rows
 
     def _per_argument(self, entry: Any, names: list[str]) -> list[Any]:
@@ -160,9 +153,7 @@ class Blocks:
         names = [argument.name for argument in self.bound.arguments for _ in range(argument.count)]
         return [
             [
-                block
-                if block is None
-                else linear.check(block, y, x, self.form, (self.name, name))
+                block if block is None else linear.check(block, y, x, self.form, (self.name, name))
                 for block, x, name in zip(row, self.bound.tensors, names, strict=True)
             ]
             for row, y in zip(rows, self.outputs, strict=True)
@@ -219,9 +210,7 @@ def of_jvp(definition: Definition, bound: Bound, args: list[Any], kwargs: dict[s
             sources = [t for t in zero if t is not None]
             tape.watch(sources)
             pushed = _tangents_out(definition, bound, outputs, bound.tensors, zero)
-        pairs = [
-            (t, u) for t, u in zip(pushed, internals.flatten(list(upstreams)), strict=True) if t is not None
-        ]
+        pairs = [(t, u) for t, u in zip(pushed, internals.flatten(list(upstreams)), strict=True) if t is not None]
         pulled = iter(
             tape.gradient(
                 [t for t, _ in pairs],
@@ -317,7 +306,7 @@ def _require_linear(definition: Definition, bound: Bound, outputs: Sequence[tf.T
 def _random(x: tf.Tensor, rng: np.random.Generator) -> Any:
     if not bind.differentiable(x):
         return None
-    return tf.cast(tf.constant(rng.choice([-1.0, 1.0], size=x.shape.as_list())), x.dtype)
+    return tf.cast(tf.constant(rng.choice([-1.0, 1.0], size=np.shape(x))), x.dtype)
 
 
 def _close(a: tf.Tensor, b: tf.Tensor, size: tf.Tensor) -> bool:
@@ -358,9 +347,7 @@ def outside_value(
     return tf.nest.pack_sequence_as(template[0], results), specs
 
 
-def outside_jacobian(
-    definition: Definition, bound: Bound, args: list[Any], kwargs: dict[str, Any]
-) -> Evaluated:
+def outside_jacobian(definition: Definition, bound: Bound, args: list[Any], kwargs: dict[str, Any]) -> Evaluated:
     """Function and Jacobian in NumPy."""
     del args, kwargs
     value, _ = outside_value(definition, bound, definition.function)
@@ -368,9 +355,7 @@ def outside_jacobian(
     return Evaluated(value, blocks.pull, blocks.push, blocks.jacobian)
 
 
-def outside_vjp(
-    definition: Definition, bound: Bound, args: list[Any], kwargs: dict[str, Any]
-) -> Evaluated:
+def outside_vjp(definition: Definition, bound: Bound, args: list[Any], kwargs: dict[str, Any]) -> Evaluated:
     """The function returns ``(value, rule)``, all in NumPy. A graph computes the value again to have the rule."""
     del args, kwargs
 
@@ -391,9 +376,7 @@ def outside_vjp(
     return _outside_linear(definition, bound, value, specs, pull_arrays, None)
 
 
-def outside_jvp(
-    definition: Definition, bound: Bound, args: list[Any], kwargs: dict[str, Any]
-) -> Evaluated:
+def outside_jvp(definition: Definition, bound: Bound, args: list[Any], kwargs: dict[str, Any]) -> Evaluated:
     """Function and directional derivative in NumPy. The reverse rule costs one application for each input."""
     del args, kwargs
     value, specs = outside_value(definition, bound, definition.function)
@@ -445,9 +428,7 @@ def _outside_linear(
         args, kwargs = bound.rebuild(primals)
         results = definition.function(*args, **kwargs)
         results = results[0] if pull_arrays is not None else results
-        return [
-            (np.shape(r), s) for r, s in zip(tf.nest.flatten(results), specs, strict=True) if s in out_specs
-        ]
+        return [(np.shape(r), s) for r, s in zip(tf.nest.flatten(results), specs, strict=True) if s in out_specs]
 
     def both_ways(inputs: Sequence[tf.Tensor]) -> tuple[Any, Any]:
         def pull_flat(ups: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -474,6 +455,4 @@ def _outside_linear(
 
 
 def _differentiable(results: Sequence[Any], specs: Sequence[tf.TensorSpec]) -> list[Any]:
-    return [
-        r for r, s in zip(results, specs, strict=True) if s.dtype.is_floating or s.dtype.is_complex
-    ]
+    return [r for r, s in zip(results, specs, strict=True) if s.dtype.is_floating or s.dtype.is_complex]

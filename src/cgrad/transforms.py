@@ -118,8 +118,8 @@ def jacobian(
 ) -> Any:
     """Returns the Jacobian of a function: dy_i / dx_j, of shape ``y.shape + x.shape``.
 
-    Works in eager mode, in `tf.function` and with ``jit_compile=True``. A function made by `cgrad.custom_jacobian` gives
-    its own Jacobian directly, in the form that it has; others are differentiated.
+    Works in eager mode, in `tf.function` and with ``jit_compile=True``. A function made by `cgrad.custom_jacobian`
+    gives its own Jacobian directly, in the form that it has; others are differentiated.
 
     Args:
         f: the function, of tensors or nested structures of tensors.
@@ -159,9 +159,7 @@ def jacobian(
     if definition is not None and definition.kind == "jacobian" and not kwargs and argnums is None:
         return _hand_written(definition, primals, unconnected, dense)
     traced = _trace(f, primals, kwargs, argnums)
-    rows = [
-        _rows(traced, output, unconnected, mode, vectorize) for output in internals.flatten(traced.value)
-    ]
+    rows = [_rows(traced, output, unconnected, mode, vectorize) for output in internals.flatten(traced.value)]
     return tf.nest.pack_sequence_as(traced.value, rows) if tf.nest.is_nested(traced.value) else rows[0]
 
 
@@ -183,9 +181,7 @@ class _Traced:
         return packed[0] if self.single else packed
 
 
-def _trace(
-    f: Callable[..., Any], primals: Sequence[Any], kwargs: dict[str, Any], argnums: ArgNums
-) -> _Traced:
+def _trace(f: Callable[..., Any], primals: Sequence[Any], kwargs: dict[str, Any], argnums: ArgNums) -> _Traced:
     args: list[Any] = list(primals)
     keys, single = _chosen(args, kwargs, argnums)
     arguments = []
@@ -202,9 +198,7 @@ def _trace(
     return _Traced(value, inputs, arguments, single, tape)
 
 
-def _chosen(
-    args: Sequence[Any], kwargs: dict[str, Any], argnums: ArgNums
-) -> tuple[list[int | str], bool]:
+def _chosen(args: Sequence[Any], kwargs: dict[str, Any], argnums: ArgNums) -> tuple[list[int | str], bool]:
     if argnums is None:
         keys: list[int | str] = [i for i, arg in enumerate(args) if _is_differentiable(arg)]
         if not keys:
@@ -264,9 +258,7 @@ def _like(what: str, given: Any, like: str, value: Any) -> list[tf.Tensor]:
 
 
 def _gradients(traced: _Traced, ups: Sequence[tf.Tensor]) -> list[Any]:
-    pairs = [
-        (y, u) for y, u in zip(internals.flatten(traced.value), ups, strict=True) if bind.differentiable(y)
-    ]
+    pairs = [(y, u) for y, u in zip(internals.flatten(traced.value), ups, strict=True) if bind.differentiable(y)]
     if not pairs:
         return [None] * len(traced.inputs)
     sources = [x for x in traced.inputs if bind.differentiable(x)]
@@ -288,7 +280,7 @@ def _unconnected_error() -> errors.NotDifferentiableError:
             "tape-broken",
             "unconnected='error'",
             "an output does not depend on an argument",
-            "no chain of TensorFlow operations leads from one to the other: the derivative is 0, or the tape is broken.",
+            "no TensorFlow operations lead from one to the other: the derivative is 0, or the tape is broken.",
             "unconnected='zero' if it is meant so; else cgrad.gradcheck(f, x) says where the tape breaks",
         )
     )
@@ -339,7 +331,7 @@ def _by_columns(tape: tf.GradientTape, y: tf.Tensor, x: tf.Tensor, vectorize: bo
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as outer:
         u = tf.ones_like(y)
         outer.watch(u)
-        pulled = tape.gradient(y, x, output_gradients=u)
+        pulled: Any = tape.gradient([y], [x], output_gradients=[u])[0]
         if pulled is None:
             return None
         pulled = tf.convert_to_tensor(pulled)
@@ -359,7 +351,7 @@ def _of_real_argument(tape: tf.GradientTape, y: tf.Tensor, x: tf.Tensor, vectori
     return tf.complex(tf.zeros_like(imag) if real is None else real, tf.zeros_like(real) if imag is None else imag)
 
 
-def _connected_block(block: Any, y: tf.Tensor, x: tf.Tensor, unconnected: Unconnected) -> tf.Tensor:
+def _connected_block(block: Any, y: tf.Tensor, x: tf.Tensor, unconnected: Unconnected) -> Any:
     if block is not None:
         return block
     if unconnected == "error" and bind.differentiable(x) and bind.differentiable(y):

@@ -7,13 +7,9 @@ memory that a diagonal or an operator takes at 100,000 entries (a dense Jacobian
 from __future__ import annotations
 
 import collections
-import os
 import resource
 import statistics
 import time
-
-for _name, _value in {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}.items():
-    os.environ.setdefault(_name, _value)
 
 import tensorflow as tf
 
