@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from cgrad import progress
 from cgrad.diagnosis import Fault, Note, Verdict, diagnose
 from cgrad.errors import UsageError
 from cgrad.exam import MODES, Exam, Options, run_eagerly
 from cgrad.faults import BY_NAME
+from cgrad.jacobians import lazily
 from cgrad.questions import connection, contract, linearity, modes, second_order, values
 from cgrad.report import Report
 from cgrad.subject import Subject
@@ -79,7 +81,8 @@ def gradcheck(
     start = time.perf_counter()
     subject = Subject(f, args)
     exam = Exam(subject, options)
-    with _one_at_a_time:
+    with _one_at_a_time, progress.shown(subject.name):
+        progress.step("values of f and its rule")
         exam.sit()
         verdict, fine = _judge(exam)
     used = {id(s): s for s in (subject, fine.subject)}.values()
@@ -91,6 +94,8 @@ def gradcheck(
         pulls=sum(s.pulls for s in used),
         seconds=time.perf_counter() - start,
         options=options,
+        inputs=subject.signature(),
+        _jacobians=lazily(fine, _one_at_a_time),
     )
 
 
@@ -121,10 +126,11 @@ def _judge(exam: Exam) -> tuple[Verdict, Exam]:
 
 def _ask(question: ModuleType, exam: Exam, verdict: Verdict) -> None:
     """Asks one question and names what it saw; what goes wrong on the way is said, not raised."""
+    name = question.__name__.rsplit(".", 1)[-1]
+    progress.step(name.replace("_", " "))
     try:
         verdict.add(diagnose(exam, question.ask(exam)))
     except Exception as error:
-        name = question.__name__.rsplit(".", 1)[-1]
         verdict.notes.append(
             Note("not-asked", "", f"the question of {name} broke off: {type(error).__name__}: {error}")
         )

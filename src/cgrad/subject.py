@@ -129,6 +129,12 @@ def _as_leaf(value: Any) -> Any:
     return value
 
 
+def _described(leaf: Any) -> str:
+    if isinstance(leaf, (tf.Tensor, tf.Variable)):
+        return f"{tf.as_dtype(leaf.dtype).name}{list(leaf.shape)}"
+    return repr(leaf) if isinstance(leaf, (bool, int, float, str, type(None))) else type(leaf).__name__
+
+
 class Subject:
     """f and the point it is checked at.
 
@@ -177,6 +183,10 @@ class Subject:
         if name is None:
             name = getattr(getattr(self.f, "python_function", None), "__name__", type(self.f).__name__)
         return str(name).rsplit(".", 1)[-1]
+
+    def signature(self) -> tuple[tuple[str, str], ...]:
+        """The leaves of the arguments: the name of each, and its dtype and shape (or what it is, if no tensor)."""
+        return tuple((name, _described(leaf)) for name, leaf in zip(self.names, self.leaves, strict=True))
 
     # --- evaluation -------------------------------------------------------------------------------
 

@@ -1,0 +1,152 @@
+"""A report for notebooks and documentation: HTML with a table and pictures of the Jacobians, or a figure."""
+
+from __future__ import annotations
+
+import html as escaping
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cgrad.jacobians import Jacobians, Matrix
+from cgrad.pictures import heatmap
+from cgrad.report import note_text
+from cgrad.text import clean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from cgrad.diagnosis import Fault
+    from cgrad.report import Report
+
+_SHOWN = 2  # inputs whose Jacobians are drawn, those that differ first
+
+_LIGHT = "--ink:#1c1c1e;--paper:#fff;--line:#d0d0d5;--soft:#5a5a62;--good:#17693a;--bad:#a8261c;--link:#0b57a4;"
+_DARK = "--ink:#ececf0;--paper:#1b1b1f;--line:#46464e;--soft:#b0b0ba;--good:#6fd392;--bad:#ff9d92;--link:#8ec3ff;"
+_DARK_PAGES = ('body[data-theme="dark"]', 'body[data-jp-theme-light="false"]', "body.vscode-dark")
+_LIGHT_PAGES = ('body[data-theme="light"]', 'body[data-jp-theme-light="true"]', "body.vscode-light")
+
+# A page's own choice of theme comes after, and so over, the system's.
+_STYLE = f"""<style>
+.cgrad-report{{{_LIGHT}color:var(--ink);background:var(--paper);border:1px solid var(--line);border-radius:6px;
+padding:.7em 1em;margin:.5em 0;overflow-x:auto;font-size:.95em;line-height:1.45;text-align:left}}
+@media (prefers-color-scheme:dark){{.cgrad-report{{{_DARK}}}}}
+{",".join(f"{page} .cgrad-report" for page in _LIGHT_PAGES)}{{{_LIGHT}}}
+{",".join(f"{page} .cgrad-report" for page in _DARK_PAGES)}{{{_DARK}}}
+.cgrad-report p{{margin:.3em 0;color:inherit}}
+.cgrad-report .cgrad-good{{color:var(--good);font-weight:600}}
+.cgrad-report .cgrad-bad{{color:var(--bad);font-weight:600}}
+.cgrad-report .cgrad-soft{{color:var(--soft);font-size:.9em}}
+.cgrad-report table{{border-collapse:collapse;margin:.4em 0;border:0;background:none;color:inherit;width:100%}}
+.cgrad-report tr{{background:none;border-top:1px solid var(--line)}}
+.cgrad-report th,.cgrad-report td{{text-align:left;vertical-align:top;padding:.25em .8em .25em 0;border:0;
+background:none;color:inherit;white-space:normal;overflow-wrap:anywhere}}
+.cgrad-report th{{color:var(--soft);font-weight:500;width:5.5em;white-space:nowrap}}
+.cgrad-report pre{{margin:0;padding:0;background:none;border:0;color:inherit;white-space:pre-wrap}}
+.cgrad-report code{{background:none;border:0;padding:0;color:inherit;font-size:.92em}}
+.cgrad-report a{{color:var(--link)}}
+.cgrad-report figure{{margin:.6em 0}}
+.cgrad-report .cgrad-row{{display:flex;flex-wrap:wrap;gap:1em}}
+</style>"""
+
+
+def html(report: Report) -> str:
+    """Returns a report as one element with its own style: no script, no id, nothing outside it is touched."""
+    verdict = "good" if report.ok else "bad"
+    parts = [
+        _STYLE,
+        '<div class="cgrad-report">',
+        f'<p class="cgrad-{verdict}">{_safe(report.headline)}</p>',
+        *(_table(fault, titled=len(report.faults) > 1) for fault in report.faults),
+        *(f"<p>note: {_safe(note_text(note))}</p>" for note in report.notes),
+        *_pictures(report),
+        f'<p class="cgrad-soft">{_safe(report.cost)}<br><code>{_safe(report.call)}</code></p>',
+        "</div>",
+    ]
+    return "\n".join(parts)
+
+
+def _safe(text: str) -> str:
+    return escaping.escape(clean(text))
+
+
+def _table(fault: Fault, titled: bool) -> str:
+    rows = [
+        ("fault", _safe(f"{fault.name} ({fault.code})") if titled else ""),
+        ("argument", f"<code>{_safe(fault.argument)}</code>" if fault.argument else ""),
+        ("seen", _safe(fault.seen)),
+        ("due", _safe(fault.due)),
+        ("why", _safe(fault.reason)),
+        ("repair", f"<pre><code>{_safe(fault.repair)}</code></pre>"),
+        ("page", f'<a href="{_safe(fault.page)}">{_safe(fault.page)}</a>'),
+    ]
+    cells = "".join(f'<tr><th scope="row">{name}</th><td>{value}</td></tr>' for name, value in rows if value)
+    return f"<table><tbody>{cells}</tbody></table>"
+
+
+# --- Jacobians ----------------------------------------------------------------------------------------------
+
+
+def _pictures(report: Report) -> list[str]:
+    """The pictures; a function that can no longer be evaluated costs them, not the report."""
+    try:
+        found = report.jacobians()
+    except Exception as error:
+        return [f'<p class="cgrad-soft">no picture of the Jacobian: {_safe(f"{type(error).__name__}: {error}")}</p>']
+    return [_figure(both) for both in sorted(found, key=_agrees)[:_SHOWN]]
+
+
+def _agrees(both: Jacobians) -> bool:
+    return bool(np.nanmax(np.abs(both.difference), initial=0.0) <= 1e-3 * _top(both) and np.isfinite(both.rule).all())
+
+
+def _top(both: Jacobians) -> float:
+    entries = np.abs(np.concatenate([both.rule.ravel(), both.truth.ravel()]))
+    return float(entries[np.isfinite(entries)].max(initial=0.0)) or 1.0
+
+
+def _panels(both: Jacobians) -> list[tuple[str, Matrix, float]]:
+    """Title, matrix and full scale of the three pictures. Rounding does not fill the scale of the difference."""
+    top = _top(both)
+    difference = np.abs(both.difference)
+    apart = max(float(difference[np.isfinite(difference)].max(initial=0.0)), 1e-5 * top)
+    shown = np.where(difference < 1e-9 * top, 0.0, both.difference)
+    return [("the rule", both.rule, top), ("the truth", both.truth, top), ("their difference", shown, apart)]
+
+
+def _figure(both: Jacobians) -> str:
+    pictures = []
+    for title, matrix, top in _panels(both):
+        if np.isfinite(matrix).any():
+            label = f"{title}, up to {top:.4g}"
+            pictures.append(f"<div>{heatmap(matrix, label, both.rows, both.columns, top)}</div>")
+        else:
+            pictures.append(f'<p class="cgrad-soft">{title}: no value<br>of the right size</p>')
+    caption = (
+        f"The Jacobian for <code>{_safe(both.argument)}</code>: a row for each entry of the output, a column for each "
+        "entry of the input. Blue is positive, orange negative, white zero."
+    )
+    return (
+        f'<figure><figcaption class="cgrad-soft">{caption}</figcaption>'
+        f'<div class="cgrad-row">{"".join(pictures)}</div></figure>'
+    )
+
+
+def figure(found: Sequence[Jacobians], title: str) -> Figure:
+    """Draws a row of three pictures for each input with matplotlib."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("report.plot() needs matplotlib: pip install 'tf-cgrad[plot]'") from error
+    figure, axes = plt.subplots(len(found), 3, figsize=(10, 3 * len(found)), squeeze=False, layout="constrained")
+    figure.suptitle(title)
+    for row, both in zip(axes, found, strict=True):
+        for axis, (name, matrix, top) in zip(row, _panels(both), strict=True):
+            image = axis.imshow(matrix, cmap="PuOr", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
+            axis.set_title(name)
+            axis.set_xlabel(f"entry of {both.argument}")
+            axis.set_ylabel("entry of the output")
+            figure.colorbar(image, ax=axis)
+    if "inline" in plt.get_backend():
+        plt.close(figure)  # the notebook shows what the cell returns: once, not twice
+    return figure
