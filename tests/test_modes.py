@@ -159,6 +159,14 @@ def second_order_graph(f):
     return tf.function(lambda: second_order(f)[0])(), U * V * CURVE
 
 
+def second_order_across(f):
+    return second_order(tf.function(f))
+
+
+def second_order_xla(f):
+    return tf.function(lambda: second_order(f)[0], jit_compile=True)(), U * V * CURVE
+
+
 def pushed(f, x, v):
     with tf.autodiff.ForwardAccumulator(x, v) as forward:
         y = f(x)
@@ -171,6 +179,11 @@ def forward(f):
 
 def forward_graph(f):
     return tf.function(lambda x, v: pushed(f, x, v))(const(X), const(V)), V * SLOPE
+
+
+def forward_across(f):
+    """The accumulator outside, the function inside tf.function."""
+    return pushed(tf.function(f), const(X), const(V)), V * SLOPE
 
 
 def forward_xla(f):
@@ -235,6 +248,12 @@ def map_fn(f):
         return tf.reduce_sum(tf.map_fn(f, tf.stack([x, x])), 0)
 
     return tf.function(lambda x, u: pulled(both, x, u))(const(X), const(U)), 2 * U * SLOPE
+
+
+def vectorized_map(f):
+    """Gradients of many examples at once: the tape is inside."""
+    xs = tf.stack([const(X), const(X)])
+    return tf.vectorized_map(lambda x: pulled(f, x, const(U)), xs), np.stack([U * SLOPE] * 2)
 
 
 def recompute_grad(f):
@@ -366,8 +385,11 @@ MODES: dict[str, Callable] = {
     "batch_jacobian": batch_jacobian,
     "second order": second_order,
     "second order in a graph": second_order_graph,
+    "second order, tapes outside": second_order_across,
+    "second order, XLA": second_order_xla,
     "forward": forward,
     "forward in a graph": forward_graph,
+    "forward, accumulator outside": forward_across,
     "forward, XLA": forward_xla,
     "forward over reverse": forward_over_reverse,
     "forward over reverse in a graph": forward_over_reverse_graph,
@@ -379,6 +401,7 @@ MODES: dict[str, Callable] = {
     "tf.cond": cond,
     "tf.while_loop": while_loop,
     "tf.map_fn": map_fn,
+    "tf.vectorized_map": vectorized_map,
     "tf.recompute_grad": recompute_grad,
     "threads": threads,
     "Keras fit": fit,
@@ -392,8 +415,9 @@ MODES: dict[str, Callable] = {
 FRESH = ("SavedModel, fresh process", "SavedModel, second order", "MirroredStrategy")
 
 # Where a cell is an error: a rule in NumPy has no second derivative, does not compile, and is not in a SavedModel.
+# Forward mode from outside a tf.function asks for one: TensorFlow differentiates all that the function keeps.
 NO_SECOND = ("second order", "forward over", "reverse over")
-NOT_FOR_NUMPY = ("XLA", "SavedModel", *NO_SECOND)
+NOT_FOR_NUMPY = ("XLA", "SavedModel", "accumulator outside", *NO_SECOND)
 
 
 def name_of(f):

@@ -56,6 +56,10 @@ def custom_vjp(
     the arguments, and those of the variables as a dict by name or by ``variable.ref()``, or as a list in the order of
     ``variables`` (which is by name).
 
+    A rule that leaves TensorFlow by itself (``.numpy()``, `tf.numpy_function`) is a constant to the second derivative,
+    and nobody can tell: say ``numpy=True`` for it. Under `tf.vectorized_map` a rule is used by a tape inside the mapped
+    function, and not by one around the map: the vectoriser rewrites the forward pass.
+
     Args:
         function: the function to decorate.
         nondiff: the names of arguments that are no tensors or take no gradient. They stay Python values, also in

@@ -6,6 +6,7 @@ forward and the backward pass, so that threads cannot meet in it. What TensorFlo
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,7 +52,9 @@ def call(
         return checked(*arrays)
 
     tensors = [tf.constant(mark, tf.int64), *(tf.stop_gradient(t) for t in inputs)]
-    results = tf.numpy_function(marked, tensors, [spec.dtype for spec in due])
+    # XLA refuses this operation by its name.
+    label = re.sub(r"\W+", "_", f"NumPy_code_of_{name}").strip("_")
+    results = tf.numpy_function(marked, tensors, [spec.dtype for spec in due], name=label)
     for result, spec in zip(results, due, strict=True):
         result.set_shape(spec.shape)
     return list(results)
@@ -106,11 +109,20 @@ def guarded(name: str, results: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor]
 
     The tie is a function of the inputs alone: a derivative in what the results are multiplied with stays allowed.
     """
-    real = [t for t in inputs if bind.differentiable(t)]
+    real = [t for t in here(inputs) if bind.differentiable(t)]
     if not real:
         return list(results)
     nothing = _tie(name, advice)(*real)
     return [r + tf.cast(nothing, r.dtype) if bind.differentiable(r) else r for r in results]
+
+
+def here(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the tensors as members of the graph that is being built.
+
+    A rule is traced into another graph than the forward pass, and the rule of a rule into a third: that one can reach
+    into the second, and not into the first.
+    """
+    return list(tensors) if tf.executing_eagerly() else [tf.identity(t) for t in tensors]
 
 
 def linear(

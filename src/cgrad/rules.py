@@ -442,13 +442,13 @@ def _outside_linear(
     def pull(*upstreams: Any) -> dict[str, Any]:
         flat = zip(internals.flatten(list(upstreams)), specs, strict=True)
         ups = [u for u, spec in flat if spec in out_specs]
-        pulled = iter(outside.guarded(name, both_ways(inputs)[0](ups), inputs, SUPPLY))
+        pulled = iter(outside.guarded(name, both_ways(outside.here(inputs))[0](ups), inputs, SUPPLY))
         return bound.by_name([next(pulled) if bind.differentiable(x) else None for x in inputs])
 
     def push(inputs: Sequence[tf.Tensor], tangents: Sequence[Any]) -> list[Any]:
         pairs = zip(tangents, inputs, strict=True)
         moved = [tf.zeros_like(x) if t is None else t for t, x in pairs if bind.differentiable(x)]
-        pushed = iter(outside.guarded(name, both_ways(inputs)[1](moved), inputs, SUPPLY))
+        pushed = iter(outside.guarded(name, both_ways(outside.here(inputs))[1](moved), inputs, SUPPLY))
         return [next(pushed) if spec in out_specs else None for spec in specs]
 
     return Evaluated(value, pull, push, pull)
