@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import inspect
 import json
 import os
 import re
@@ -127,6 +128,7 @@ def _check(options: argparse.Namespace) -> int:
     quiet = contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
     with quiet:
         function = _function(options.target)
+        _fits(function, options)
         report = _report(function, options)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
@@ -174,6 +176,20 @@ def _function(target: str) -> Any:
     if not callable(found):
         raise BadUse(f"{target}: a function was due, but it is of type {type(found).__name__}")
     return found
+
+
+def _fits(function: Any, options: argparse.Namespace) -> None:
+    """Whether the function takes so many inputs; not known of every callable."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*options.inputs)
+    except TypeError as error:
+        raise BadUse(
+            f"{options.target}: inputs for {signature} were due, but got {len(options.inputs)} ({error})"
+        ) from None
 
 
 def _nameless(owner: Any, name: str) -> str:

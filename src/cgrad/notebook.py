@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cgrad.jacobians import Jacobians, Matrix
-from cgrad.pictures import heatmap
+from cgrad.pictures import heatmap, scale
 from cgrad.report import note_text
 from cgrad.text import clean
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cgrad.diagnosis import Fault
     from cgrad.report import Report
 
-_SHOWN = 2  # inputs whose Jacobians are drawn, those that differ first
+_SHOWN = 2  # inputs whose Jacobians are drawn; where some differ, only such
+_ROUNDING = 1e-6
 
 _LIGHT = "--ink:#1c1c1e;--paper:#fff;--line:#d0d0d5;--soft:#5a5a62;--good:#17693a;--bad:#a8261c;--link:#0b57a4;"
 _DARK = "--ink:#ececf0;--paper:#1b1b1f;--line:#46464e;--soft:#b0b0ba;--good:#6fd392;--bad:#ff9d92;--link:#8ec3ff;"
@@ -46,7 +47,9 @@ background:none;color:inherit;white-space:normal;overflow-wrap:anywhere}}
 .cgrad-report code{{background:none;border:0;padding:0;color:inherit;font-size:.92em}}
 .cgrad-report a{{color:var(--link)}}
 .cgrad-report figure{{margin:.6em 0}}
-.cgrad-report .cgrad-row{{display:flex;flex-wrap:wrap;gap:1em}}
+.cgrad-report .cgrad-row{{display:flex;flex-wrap:wrap;gap:.5em 1em}}
+.cgrad-report .cgrad-narrow{{max-width:min(100%,18em)}}
+.cgrad-report svg{{color:inherit}}
 </style>"""
 
 
@@ -92,12 +95,15 @@ def _pictures(report: Report) -> list[str]:
     try:
         found = report.jacobians()
     except Exception as error:
-        return [f'<p class="cgrad-soft">no picture of the Jacobian: {_safe(f"{type(error).__name__}: {error}")}</p>']
-    return [_figure(both) for both in sorted(found, key=_agrees)[:_SHOWN]]
+        reason = _safe(f"{type(error).__name__}: {error}")
+        return [f'<p class="cgrad-soft">no picture of the Jacobian: {reason}</p>']
+    apart = [both for both in found if not _agrees(both)]
+    return [_figure(both) for both in (apart or found)[:_SHOWN]]
 
 
 def _agrees(both: Jacobians) -> bool:
-    return bool(np.nanmax(np.abs(both.difference), initial=0.0) <= 1e-3 * _top(both) and np.isfinite(both.rule).all())
+    """Whether they are the same but for rounding; what is not finite is not."""
+    return bool((np.abs(both.difference) <= _ROUNDING * _top(both)).all())
 
 
 def _top(both: Jacobians) -> float:
@@ -106,30 +112,31 @@ def _top(both: Jacobians) -> float:
 
 
 def _panels(both: Jacobians) -> list[tuple[str, Matrix, float]]:
-    """Title, matrix and full scale of the three pictures. Rounding does not fill the scale of the difference."""
+    """Title, matrix and full scale of the three pictures; rounding is no difference."""
     top = _top(both)
-    difference = np.abs(both.difference)
-    apart = max(float(difference[np.isfinite(difference)].max(initial=0.0)), 1e-5 * top)
-    shown = np.where(difference < 1e-9 * top, 0.0, both.difference)
+    shown = np.where(np.abs(both.difference) <= _ROUNDING * top, 0.0, both.difference)
+    apart = float(np.abs(shown[np.isfinite(shown)]).max(initial=0.0))
     return [("the rule", both.rule, top), ("the truth", both.truth, top), ("their difference", shown, apart)]
 
 
 def _figure(both: Jacobians) -> str:
-    pictures = []
-    for title, matrix, top in _panels(both):
-        if np.isfinite(matrix).any():
-            label = f"{title}, up to {top:.4g}"
-            pictures.append(f"<div>{heatmap(matrix, label, both.rows, both.columns, top)}</div>")
-        else:
-            pictures.append(f'<p class="cgrad-soft">{title}: no value<br>of the right size</p>')
     caption = (
         f"The Jacobian for <code>{_safe(both.argument)}</code>: a row for each entry of the output, a column for each "
-        "entry of the input. Blue is positive, orange negative, white zero."
+        "entry of the input."
     )
+    narrow = ' class="cgrad-narrow"' if len(both.columns) <= 12 else ""
+    pictures = "".join(f"<div{narrow}>{_picture(both, *panel)}</div>" for panel in _panels(both))
     return (
-        f'<figure><figcaption class="cgrad-soft">{caption}</figcaption>'
-        f'<div class="cgrad-row">{"".join(pictures)}</div></figure>'
+        f'<figure><figcaption class="cgrad-soft">{caption}</figcaption><div class="cgrad-row">{pictures}</div></figure>'
     )
+
+
+def _picture(both: Jacobians, title: str, matrix: Matrix, top: float) -> str:
+    if not np.isfinite(matrix).any():
+        return f'<p class="cgrad-soft">{title}: no numbers<br>of the size of the input</p>'
+    if top == 0.0:
+        return f'<p class="cgrad-soft">{title}: none</p>'
+    return f"{heatmap(matrix, title, both.rows, both.columns, top)}<br>{scale(top)}"
 
 
 def figure(found: Sequence[Jacobians], title: str) -> Figure:
@@ -140,9 +147,13 @@ def figure(found: Sequence[Jacobians], title: str) -> Figure:
         raise ImportError("report.plot() needs matplotlib: pip install 'tf-cgrad[plot]'") from error
     figure, axes = plt.subplots(len(found), 3, figsize=(10, 3 * len(found)), squeeze=False, layout="constrained")
     figure.suptitle(title)
+    colours = plt.get_cmap("PuOr").with_extremes(bad="0.5")
     for row, both in zip(axes, found, strict=True):
         for axis, (name, matrix, top) in zip(row, _panels(both), strict=True):
-            image = axis.imshow(matrix, cmap="PuOr", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
+            limit = top or 1.0
+            image = axis.imshow(matrix, cmap=colours, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.yaxis.get_major_locator().set_params(integer=True)
             axis.set_title(name)
             axis.set_xlabel(f"entry of {both.argument}")
             axis.set_ylabel("entry of the output")
