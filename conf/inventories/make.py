@@ -9,7 +9,10 @@ import pathlib
 import zlib
 
 HERE = pathlib.Path(__file__).parent
-HEAD = "# Sphinx inventory version 2\n# Project: {name}\n# Version: \n# The remainder of this file is compressed using zlib.\n"
+HEAD = (
+    "# Sphinx inventory version 2\n# Project: {name}\n# Version: \n"
+    "# The remainder of this file is compressed using zlib.\n"
+)
 
 
 def inventory(name: str) -> bytes:
