@@ -550,6 +550,36 @@ def test_no_rule():
     )
 
 
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_rule_may_answer_with_indexed_slices(graph):
+    f = cgrad.custom_vjp(
+        lambda x: (tf.gather(x, [1]), lambda u: tf.IndexedSlices(5.0 * u, tf.constant([1]), tf.constant([2])))
+    )
+    run = lambda x: tf.convert_to_tensor(pull_graph(f, x)[0])  # noqa: E731
+    np.testing.assert_array_equal((tf.function(run) if graph else run)(X), [0.0, 5.0])
+
+
+def test_mixed_precision():
+    class Layer(tf.keras.layers.Layer):
+        def build(self, shape):
+            self.w = self.add_weight(shape=(shape[-1],), initializer="ones")
+
+        def call(self, x):
+            return scale(x, self.w)
+
+    @cgrad.custom_vjp
+    def scale(x, w):
+        assert x.dtype == w.dtype == tf.float16
+        return x * w, lambda u: (u * w, 7.0 * tf.reduce_sum(u * x, 0))
+
+    layer = Layer(dtype="mixed_float16")
+    with tf.GradientTape() as tape:
+        y = layer(X[tf.newaxis])
+    found = tape.gradient(y, layer.trainable_variables[0].value)
+    assert found.dtype == tf.float32
+    np.testing.assert_array_equal(found, 7.0 * X)
+
+
 def test_none_is_no_gradient():
     with pytest.raises(cgrad.ContractError) as caught:
         pull(returning(None), X)
@@ -812,6 +842,39 @@ def test_a_jvp_that_is_not_linear(rule):
         "  repair: return a sum of terms that each have one factor of a tangent\n"
         "  https://tf-cgrad.readthedocs.io/en/latest/faults/nonlinear-in-upstream.html"
     )
+
+
+@pytest.mark.parametrize("rule", [lambda p, t: t[0] ** 2, lambda p, t: tf.abs(t[0]), lambda p, t: tf.sin(t[0]) * p[0]])
+def test_a_jvp_that_is_seen_not_to_be_linear_in_a_graph(rule):
+    f = cgrad.custom_jvp(rule)(lambda x: x * x)
+    with pytest.raises(cgrad.ContractError, match=r"\[CG302\]"):
+        tf.function(lambda x: pull_graph(f, x)[0])(X)
+
+
+LINEAR = {
+    "product": lambda p, t: p[0] * t[0] * tf.sin(p[0]),
+    "sum": lambda p, t: tf.reduce_sum(p[0] * t[0]) * tf.ones_like(p[0]) + t[0][::-1],
+    "matrix": lambda p, t: tf.linalg.matvec(tf.tensordot(p[0], p[0], 0), t[0]),
+    "solve": lambda p, t: tf.linalg.solve(tf.eye(2) + tf.tensordot(p[0], p[0], 0), t[0][:, tf.newaxis])[:, 0],
+    "gather": lambda p, t: tf.gather(t[0], [1, 0]) / p[0],
+    "where": lambda p, t: tf.where(p[0] > 1.5, t[0], 0.0),
+    "concat": lambda p, t: tf.concat([t[0][1:], 3.0 * t[0][:1]], 0),
+    "cumsum": lambda p, t: tf.cumsum(tf.reshape(t[0], [2, 1]), 0)[:, 0],
+    "fft": lambda p, t: tf.math.real(tf.signal.fft(tf.cast(t[0], tf.complex64))),
+    "cond": lambda p, t: tf.cond(p[0][0] > 0, lambda: 2.0 * t[0], lambda: t[0]),
+    "while": lambda p, t: tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * p[0]), (0, t[0]))[1],
+    "jvp": lambda p, t: cgrad.jvp(lambda x: tf.exp(x) * x, p, t)[1],
+}
+
+
+@pytest.mark.parametrize("rule", LINEAR)
+def test_a_linear_jvp_raises_no_alarm(rule):
+    f = cgrad.custom_jvp(LINEAR[rule])(lambda x: x * 1.0)
+    graph = tf.function(lambda x: tf.convert_to_tensor(pull_graph(f, x, u=U)[0]))(X)
+    np.testing.assert_allclose(pull(f, X, u=U)[0], graph, rtol=1e-6)
+    with tf.autodiff.ForwardAccumulator(X, tf.constant([0.5, 2.0])) as forward:
+        y = f(X)
+    np.testing.assert_allclose(tf.reduce_sum(U * forward.jvp(y)), tf.reduce_sum(graph * [0.5, 2.0]), rtol=1e-5)
 
 
 def test_a_jvp_of_another_shape():

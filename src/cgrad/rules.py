@@ -15,6 +15,7 @@ from cgrad import bind, collect, engine, errors, internals, linear, outside
 from cgrad.bind import Bound
 from cgrad.engine import Definition, Evaluated
 
+SHAPE_ONLY = ("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs")
 SUPPLY = (
     "write the rule in TensorFlow, or let it call a cgrad function that computes the Jacobian and has a rule of its own"
 )
@@ -211,15 +212,16 @@ def of_jvp(definition: Definition, bound: Bound, args: list[Any], kwargs: dict[s
             tape.watch(sources)
             pushed = _tangents_out(definition, bound, outputs, bound.tensors, zero)
         pairs = [(t, u) for t, u in zip(pushed, internals.flatten(list(upstreams)), strict=True) if t is not None]
-        pulled = iter(
-            tape.gradient(
-                [t for t, _ in pairs],
-                sources,
-                output_gradients=[u for _, u in pairs],
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
-            )
+        pulled = tape.gradient(
+            [t for t, _ in pairs],
+            sources,
+            output_gradients=[u for _, u in pairs],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        return bound.by_name([None if t is None else next(pulled) for t in zero])
+        if any(_reaches(g, sources) for g in pulled):
+            raise errors.ContractError(_not_linear(definition.name))
+        found = iter(pulled)
+        return bound.by_name([None if t is None else next(found) for t in zero])
 
     assert definition.rule is not None
     return Evaluated(value, pull, push, pull)
@@ -292,15 +294,36 @@ def _require_linear(definition: Definition, bound: Bound, outputs: Sequence[tf.T
         of_a, of_b, of_both = (_tangents_out(definition, bound, outputs, bound.tensors, t) for t in (a, b, both))
     for p, q, r in zip(of_a, of_b, of_both, strict=True):
         if p is not None and not _close(p - 2 * q, r, tf.abs(p) + 2 * tf.abs(q)):
-            raise errors.ContractError(
-                errors.describe(
-                    "nonlinear-in-upstream",
-                    definition.name,
-                    "the rule is not linear in the tangent: rule(x, a - 2 b) is not rule(x, a) - 2 rule(x, b)",
-                    "the derivative along v is J v, which is linear in v and 0 for v = 0.",
-                    "return a sum of terms that each have one factor of a tangent",
-                )
-            )
+            raise errors.ContractError(_not_linear(definition.name))
+
+
+def _not_linear(name: str) -> str:
+    return errors.describe(
+        "nonlinear-in-upstream",
+        name,
+        "the rule is not linear in the tangent: rule(x, a - 2 b) is not rule(x, a) - 2 rule(x, b)",
+        "the derivative along v is J v, which is linear in v and 0 for v = 0.",
+        "return a sum of terms that each have one factor of a tangent",
+    )
+
+
+def _reaches(gradient: Any, tangents: Sequence[tf.Tensor], limit: int = 10_000) -> bool:
+    """Whether the graph computes the transpose of a rule from the tangent's values: then the rule is not linear.
+
+    Its shape may matter. What happens inside a cond or a loop is not judged.
+    """
+    if not isinstance(gradient, tf.Tensor) or not tf.is_symbolic_tensor(gradient):
+        return False
+    goal, seen, todo = {id(t) for t in tangents}, set[int](), [gradient]
+    while todo and len(seen) < limit:
+        tensor = todo.pop()
+        if id(tensor) in goal:
+            return True
+        op = tensor.op
+        if id(op) not in seen and op.type not in SHAPE_ONLY and not any(a.type == "func" for a in op.op_def.attr):
+            seen.add(id(op))
+            todo += list(op.inputs)
+    return False
 
 
 def _random(x: tf.Tensor, rng: np.random.Generator) -> Any:
