@@ -659,6 +659,23 @@ def test_unknown_sizes_are_compared_when_the_graph_runs():
         step(X)
 
 
+@pytest.mark.parametrize("kind", ["vjp", "jvp", "jacobian"])
+def test_an_unknown_rank(kind):
+    f = {
+        "vjp": cgrad.custom_vjp(lambda x: (x * x, lambda u: 3.0 * x * u)),
+        "jvp": cgrad.custom_jvp(lambda p, t: 3.0 * p[0] * t[0])(lambda x: x * x),
+        "jacobian": cgrad.custom_jacobian(lambda x: 3.0 * x, diagonal=True)(lambda x: x * x),
+    }[kind]
+    step = tf.function(lambda x: pull_graph(f, x)[0], input_signature=[tf.TensorSpec(None)])
+    np.testing.assert_array_equal(step(X), 3.0 * X)
+    np.testing.assert_array_equal(step(X[tf.newaxis]), 3.0 * X[tf.newaxis])
+
+
+def test_a_keras_tensor_belongs_into_a_layer():
+    with pytest.raises(cgrad.UsageError, match=r"repair: call product in the `call` of a Keras layer, or wrap it: "):
+        cgrad.custom_vjp(product)(tf.keras.Input([2]), X)
+
+
 # --- nested definitions ---------------------------------------------------------------------------------------
 
 
@@ -953,6 +970,19 @@ def test_numpy_with_several_arguments_and_outputs():
     with tf.autodiff.ForwardAccumulator([X, b], [U, U]) as forward:
         y = g(X, b, 5)[0]
     np.testing.assert_array_equal(forward.jvp(y), 2.0 * U * b + 3.0 * U * X)
+
+
+def test_a_ufunc_as_it_is():
+    f = cgrad.custom_jacobian(np.cos, diagonal=True, numpy=True)(np.sin)
+    np.testing.assert_allclose(both(f, X, u=U)[0], U * tf.cos(X), rtol=1e-6)
+    g = cgrad.custom_jacobian(tf.cos, diagonal=True)(tf.sin)
+    np.testing.assert_allclose(both(g, X, u=U)[0], U * tf.cos(X), rtol=1e-6)
+
+
+def test_compiled_code_from_scipy():
+    special = pytest.importorskip("scipy.special")
+    f = cgrad.custom_jacobian(lambda x: -special.k1(x), diagonal=True, numpy=True)(special.k0)
+    np.testing.assert_allclose(both(f, X)[0], -special.k1(X.numpy()), rtol=1e-6)
 
 
 def test_numpy_output_as_told():

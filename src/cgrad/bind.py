@@ -71,11 +71,11 @@ class Bound:
             self._arguments = [Argument(name, None, t, False, 1, differentiable(t)) for name, t in pairs]
         return self._arguments
 
-    def rebuild(self, tensors: Sequence[Any], *, for_rule: bool = False) -> tuple[list[Any], dict[str, Any]]:
+    def rebuild(self, tensors: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Returns ``(args, kwargs)`` with these tensors (or arrays) in the places of the original ones.
 
-        With ``for_rule`` without the settings that the call left at their defaults, so that a rule need not know of
-        them (``name=None`` of every TensorFlow function).
+        Settings that the call left at their defaults are not among them: the function has them itself, and a rule
+        need not know of them (``name=None`` of every TensorFlow function).
         """
         if self.plain is not None:
             return list(tensors), {}
@@ -83,7 +83,7 @@ class Bound:
         kwargs: dict[str, Any] = {}
         skipped = False
         for argument, value in self.values(tensors):
-            if for_rule and argument.omitted:
+            if argument.omitted:
                 skipped = True
             elif argument.keyword == "**":
                 kwargs.update(value)
@@ -201,14 +201,17 @@ class Binder:
         return Argument(name, keyword, value, False, len(flat), any(differentiable(t) for t in flat))
 
     def _refuse(self, name: str, parameter: str, value: Any) -> errors.UsageError:
+        repair = f"name it where {self.name} is decorated: nondiff={parameter!r}; it then stays a Python value, "
+            "in a graph too"
+        if type(value).__name__ == "KerasTensor":
+            repair = f"call {self.name} in the `call` of a Keras layer, or wrap it: tf.keras.layers.Lambda({self.name})"
         return errors.UsageError(
             errors.describe(
                 "non-tensor-argument",
                 self.name,
                 f"argument `{name}` is {describe_value(value)}, which is no tensor",
                 "every argument that is not in nondiff= becomes a tensor and has a gradient.",
-                f"name it where {self.name} is decorated: nondiff={parameter!r}; it then stays a Python value, "
-                "in a graph too",
+                repair,
             )
         )
 

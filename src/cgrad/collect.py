@@ -151,14 +151,18 @@ class Collector:
         except (TypeError, ValueError) as cause:
             raise self._error(_structure(name, value, gradient)) from cause
 
-    def _checked_later(self, name: str, value: tf.Tensor, gradient: tf.Tensor) -> Any:
+    def _checked_later(self, name: str, value: Any, gradient: Any) -> Any:
         """Unknown sizes are compared when the graph runs."""
         message = (
             f"[CG103] {self.function}: the rule returned for argument `{name}` a gradient of another shape than "
             "the argument's; got and due:"
         )
         came, due = tf.shape(gradient), tf.shape(value)
-        equal = tf.reduce_all(tf.equal(came, due)) if _ranks_agree(gradient, value) else tf.constant(False)
+        checks: list[Any] = []
+        if gradient.shape.rank is None or value.shape.rank is None:
+            checks = [tf.debugging.Assert(tf.equal(tf.size(came), tf.size(due)), [message, came, due])]
+        with tf.control_dependencies(checks):
+            equal = tf.reduce_all(tf.equal(came, due))
         with tf.control_dependencies([tf.debugging.Assert(equal, [message, came, due])]):
             return tf.identity(gradient)
 
@@ -182,10 +186,6 @@ class ArrayCollector(Collector):
         if found is not None:
             raise self._error(found)
         return array
-
-
-def _ranks_agree(gradient: Any, value: Any) -> bool:
-    return gradient.shape.rank is not None and gradient.shape.rank == value.shape.rank
 
 
 def _sizes(shape: Any) -> contract.Shape:

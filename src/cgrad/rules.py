@@ -75,7 +75,7 @@ class Blocks:
         """Returns the blocks, by output and by flat argument (None where there is none)."""
         if self.numpy:
             return self._outside(inputs)
-        args, kwargs = self.bound.rebuild(inputs, for_rule=True)
+        args, kwargs = self.bound.rebuild(inputs)
         assert self.rule is not None
         return self._checked(self._arranged(self.rule(*args, **kwargs)))
 
@@ -172,7 +172,7 @@ class Blocks:
         count = len(inputs)
 
         def evaluate(*arrays: Any) -> list[Any]:
-            args, kwargs = self.bound.rebuild(arrays[:count], for_rule=True)
+            args, kwargs = self.bound.rebuild(arrays[:count])
             assert self.rule is not None
             rows = self._arranged(self.rule(*args, **kwargs))
             return [
