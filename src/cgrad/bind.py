@@ -201,8 +201,10 @@ class Binder:
         return Argument(name, keyword, value, False, len(flat), any(differentiable(t) for t in flat))
 
     def _refuse(self, name: str, parameter: str, value: Any) -> errors.UsageError:
-        repair = f"name it where {self.name} is decorated: nondiff={parameter!r}; it then stays a Python value, "
+        repair = (
+            f"name it where {self.name} is decorated: nondiff={parameter!r}; it then stays a Python value, "
             "in a graph too"
+        )
         if type(value).__name__ == "KerasTensor":
             repair = f"call {self.name} in the `call` of a Keras layer, or wrap it: tf.keras.layers.Lambda({self.name})"
         return errors.UsageError(
