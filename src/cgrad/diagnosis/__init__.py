@@ -66,7 +66,7 @@ def _variable_order(exam: Exam, piece: Evidence) -> Found:
 
 def _no_inputs(exam: Exam, piece: Evidence) -> Found:
     if piece.data["error"] is not None:
-        return exceptions.raised(
+        return exceptions.name(
             exam, Evidence("contract", "raised", "", piece.seen, "", {**piece.data, "stage": exam.stage})
         )
     if piece.data["integers"]:

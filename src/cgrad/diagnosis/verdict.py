@@ -80,6 +80,3 @@ def fault(name: str, piece: Evidence, reason: str = "", repair: str = "", **chan
 
 
 Found = list[Fault | Note]
-
-
-Found = list[Fault | Note]
