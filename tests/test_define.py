@@ -306,6 +306,20 @@ def test_a_ragged_argument():
     np.testing.assert_array_equal(tape.gradient(y, r.values), [5.0, 5.0, 5.0])
 
 
+def test_a_ragged_output():
+    @cgrad.custom_vjp
+    def f(x):
+        def grad(u):
+            assert isinstance(u, tf.RaggedTensor)
+            assert u.shape == [2, None]
+            return 5.0 * u.values
+
+        return tf.RaggedTensor.from_row_lengths(x, [1, 1]), grad
+
+    np.testing.assert_array_equal(pull(lambda x: f(x).values, X, u=U)[0], 5.0 * U)
+    np.testing.assert_array_equal(tf.function(lambda x: pull_graph(lambda x: f(x).values, x, u=U)[0])(X), 5.0 * U)
+
+
 # --- outputs and upstreams ------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from cgrad import bind, capture, collect, contract, errors, internals
+from cgrad import bind, capture, collect, internals, variables
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class _Call:
     def _flat_rule(self) -> Callable[..., Any]:
         """`backward` in the form that TensorFlow inspects fastest: it reads the signature at every call."""
         if self.variables or not tf.executing_eagerly():
-            return lambda *ups, variables=None: self.backward(*ups, variables=variables)
+            return lambda *ups, variables=None: self.backward(*ups, read=variables)
         if self.positions is None and self.bound.plain is not None and len(self.bound.plain) == 1:
             return lambda upstream: self._simple(upstream)
         return lambda *ups: self.backward(*ups)
@@ -157,10 +157,8 @@ class _Call:
         return self.backward(upstream)
 
     def _of_arguments(self, returned: Any) -> Any:
-        """What a rule written for variables returns when none was read: ``(gradients, [])``."""
-        pair = isinstance(returned, (list, tuple)) and len(returned) == 2
-        if pair and isinstance(returned[1], (list, tuple, dict)) and not returned[1]:
-            return returned[0] if _accepts_variables(self.evaluated.rule) else returned
+        if isinstance(returned, (list, tuple)) and variables.accepted_by(self.evaluated.rule):
+            return variables.without(returned)
         return returned
 
     def _flatten(self, value: Any) -> None:
@@ -180,54 +178,31 @@ class _Call:
         return tf.nest.pack_sequence_as(self.evaluated.value, leaves, expand_composites=True)
 
     def _captured(self, watched: Sequence[Any]) -> list[Any]:
-        """The trainable variables that the function read and that no argument stands for."""
+        """The trainable variables that the function read; its rule has to answer for them."""
         if not watched:
             return []
-        declared = [leaf for a in self.bound.arguments if a.static for leaf in _objects(a.value)]
-        captured = [v for v in watched if all(v is not leaf for leaf in declared)]
-        if captured and not _accepts_variables(self.evaluated.rule):
-            raise errors.ContractError(self._no_variables(captured))
-        return captured
-
-    def _no_variables(self, captured: Sequence[Any]) -> str:
-        names = ", ".join(f"`{_name(v)}`" for v in _in_order(captured))
-        why = "a variable that is read is an input too; its gradient comes from the rule or from nowhere."
-        repair = (
-            "let the rule take them: def grad(upstream, variables=None), and return (gradients of the arguments,\n"
-            "{variable name: gradient}); or pass them as arguments"
-        )
-        if self.definition.kind != "vjp":
-            repair = "pass them as arguments (a variable is taken as a tensor), or make them trainable=False"
-        return errors.describe(
-            "variables-missing",
-            self.definition.name,
-            f"the function reads the trainable variables {names}, and its rule does not answer for them",
-            why,
-            repair,
-        )
+        found = variables.captured(watched, self.bound.arguments)
+        if found and not variables.accepted_by(self.evaluated.rule):
+            raise variables.missing(self.definition.name, self.definition.kind, found)
+        return found
 
     # --- reverse ------------------------------------------------------------------------------------------
 
-    def backward(self, *upstreams: Any, variables: Sequence[Any] | None = None) -> Any:
+    def backward(self, *upstreams: Any, read: Sequence[Any] | None = None) -> Any:
         """The rule on flat tensors, in the form that `tf.custom_gradient` asks for."""
         ups = [_dense(up, output) for up, output in zip(upstreams, self.outputs, strict=True)]
-        captured = self._captured(variables or [])
+        captured = variables.in_order(self._captured(read or []))
         arguments = self._by_output(ups)
-        evaluated = self.evaluated
-        if captured:
-            ordered = _in_order(captured)
-            returned = evaluated.pull(*arguments, variables=ordered)
-            returned, answers = self._split(returned, ordered)
-        else:
-            returned = self._of_arguments(evaluated.pull(*arguments))
-            answers = {}
         collector = self._collector()
+        if not captured:
+            returned = self._of_arguments(self.evaluated.pull(*arguments))
+            gradients = collector.inputs(returned, self.bound)
+            return (gradients, [None] * len(read)) if read else gradients
+        returned = self.evaluated.pull(*arguments, variables=captured)
+        returned, answers = variables.split(self.definition.name, returned, captured)
         gradients = collector.inputs(returned, self.bound)
-        if not variables:
-            return gradients
-        return gradients, [
-            collector.leaf(_name(v), v, answers[v.ref()]) if v.ref() in answers else None for v in variables
-        ]
+        of_variables = {v.ref(): collector.leaf(variables.name(v), v, answers[v.ref()]) for v in captured}
+        return gradients, [of_variables.get(v.ref()) for v in read or []]
 
     def _collector(self) -> collect.Collector:
         return collect.Collector(self.definition.name, self.outputs, first_name(self.evaluated.rule))
@@ -237,51 +212,17 @@ class _Call:
         if self.positions is None:
             return ups
         leaves = list(internals.flatten(self.evaluated.value))
+        in_composite = [
+            isinstance(leaf, bind.COMPOSITE)
+            for leaf in tf.nest.flatten(self.evaluated.value)
+            for _ in internals.flatten(leaf)
+        ]
         for position, up in zip(self.positions, ups, strict=True):
-            leaves[position] = up
+            # The row splits of a ragged output are those of its upstream too.
+            if bind.differentiable(leaves[position]) or not in_composite[position]:
+                leaves[position] = up
         packed = tf.nest.pack_sequence_as(self.evaluated.value, leaves, expand_composites=True)
         return packed if isinstance(packed, (list, tuple)) else [packed]
-
-    def _split(self, returned: Any, variables: list[Any]) -> tuple[Any, dict[Any, Any]]:
-        """Takes ``(gradients of the arguments, gradients of the variables)`` apart."""
-        names = ", ".join(f"`{_name(v)}`" for v in variables)
-        if not isinstance(returned, (list, tuple)) or len(returned) != 2:
-            self._fail_variables("no pair of gradients", f"(gradients of the arguments, gradients of {names})")
-        return returned[0], self._by_variable(returned[1], variables)
-
-    def _by_variable(self, answers: Any, variables: list[Any]) -> dict[Any, Any]:
-        by_ref: dict[Any, Any] = {}
-        if isinstance(answers, Mapping):
-            by_ref = {_reference(key, variables): gradient for key, gradient in answers.items()}
-        elif isinstance(answers, (list, tuple)) and answers and all(_is_variable_pair(a) for a in answers):
-            by_ref = {_reference(key, variables): gradient for key, gradient in answers}
-        elif isinstance(answers, (list, tuple)):
-            if len(answers) != len(variables):
-                listed = ", ".join(f"`{_name(v)}`" for v in variables)
-                self._fail_variables(f"{len(answers)} gradients of variables", f"{len(variables)} ({listed})")
-            by_ref = {v.ref(): gradient for v, gradient in zip(variables, answers, strict=True)}
-        elif len(variables) == 1:
-            by_ref = {variables[0].ref(): answers}
-        missing = [v for v in variables if v.ref() not in by_ref]
-        unknown = [ref for ref in by_ref if all(ref is not v.ref() and ref != v.ref() for v in variables)]
-        if missing or unknown:
-            came = (
-                ", ".join(f"`{_reference_name(key)}`" for key in answers) if isinstance(answers, Mapping) else "others"
-            )
-            listed = ", ".join(f"`{_name(v)}`" for v in variables)
-            self._fail_variables(f"gradients of {came}", f"gradients of {listed}")
-        return by_ref
-
-    def _fail_variables(self, came: str, due: str) -> None:
-        violation = contract.Violation(
-            "variables-arity",
-            "",
-            came,
-            due,
-            "every trainable variable that the function reads is an input, and has one gradient.",
-            "return gradients, {'name of the variable': its gradient, ...}",
-        )
-        raise errors.ContractError(errors.describe_violation(violation, self.definition.name))
 
     # --- forward mode -------------------------------------------------------------------------------------
 
@@ -321,7 +262,7 @@ class _Call:
     def _reverse(self, *upstreams: Any) -> list[Any]:
         if not self.variables:
             return list(self.backward(*upstreams))
-        gradients, of_variables = self.backward(*upstreams, variables=self.variables)
+        gradients, of_variables = self.backward(*upstreams, read=self.variables)
         return [*gradients, *of_variables]
 
     def _transpose(self, tangents: Sequence[Any]) -> list[Any]:
@@ -358,54 +299,9 @@ def _dense(upstream: Any, output: tf.Tensor) -> tf.Tensor:
     return tf.zeros_like(output) if upstream is None else tf.convert_to_tensor(upstream)
 
 
-def _objects(value: Any) -> list[Any]:
-    try:
-        return list(tf.nest.flatten(value))
-    except (TypeError, ValueError):
-        return [value]
-
-
-def _accepts_variables(rule: Callable[..., Any]) -> bool:
-    code = getattr(rule, "__code__", None)
-    if code is not None and not hasattr(rule, "__wrapped__"):
-        named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        return "variables" in named or bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    parameters = inspect.signature(rule).parameters.values()
-    return any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
-
-
 def first_name(rule: Callable[..., Any]) -> str:
     """Returns what a rule calls its first upstream gradient."""
     code = getattr(rule, "__code__", None)
     if code is None or not code.co_argcount or inspect.ismethod(rule):
         return "upstream"
     return str(code.co_varnames[0])
-
-
-def _name(variable: Any) -> str:
-    return str(variable.name).split(":")[0]
-
-
-def _in_order(variables: Sequence[Any]) -> list[Any]:
-    """By name: TensorFlow hands them over in the order of a set in eager mode, by name in a graph."""
-    return sorted(variables, key=lambda v: str(v.name))
-
-
-def _reference(key: Any, variables: Sequence[Any]) -> Any:
-    """The variable that a key of the user's answer means: a name, a variable (Keras's too), or its ``ref()``."""
-    if isinstance(key, str):
-        named = [v for v in variables if key in (v.name, _name(v))]
-        return named[0].ref() if len(named) == 1 else key
-    value = getattr(key, "value", None)
-    if not isinstance(key, tf.Variable) and isinstance(value, tf.Variable):
-        key = value
-    return key.ref() if isinstance(key, tf.Variable) else key
-
-
-def _reference_name(key: Any) -> str:
-    deref = getattr(key, "deref", None)
-    return _name(deref()) if deref else str(getattr(key, "name", key))
-
-
-def _is_variable_pair(answer: Any) -> bool:
-    return isinstance(answer, tuple) and len(answer) == 2 and hasattr(answer[0], "trainable")
