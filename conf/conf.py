@@ -55,7 +55,7 @@ nb_execution_show_tb = True
 nb_execution_timeout = 120
 nb_merge_streams = True
 nb_output_stderr = "warn"
-nb_number_source_lines = False
+nb_render_markdown_format = "gfm"  # tables made by cells
 
 html_math_renderer = "mathml"
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cgrad.errors import UsageError as UsageError
     from cgrad.exam import Options as Options
     from cgrad.gradcheck import gradcheck as gradcheck
+    from cgrad.jacobians import Jacobians as Jacobians
     from cgrad.report import Report as Report
     from cgrad.transforms import jacobian as jacobian
     from cgrad.transforms import jvp as jvp
@@ -52,6 +53,7 @@ _PLACES = {
     "NotDifferentiableError": "cgrad.errors",
     "UsageError": "cgrad.errors",
     "gradcheck": "cgrad.gradcheck",
+    "Jacobians": "cgrad.jacobians",
     "Report": "cgrad.report",
     "jacobian": "cgrad.transforms",
     "jvp": "cgrad.transforms",
@@ -65,6 +67,7 @@ __all__ = [
     "Fault",
     "GradientError",
     "GradientFault",
+    "Jacobians",
     "Met",
     "Note",
     "NotDifferentiableError",

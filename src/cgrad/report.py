@@ -55,13 +55,14 @@ class Report:
         shift is wrong: not-unbroadcast (CG105)
         <BLANKLINE>
           argument  b
-          seen      shape (2, 3)
+          seen      a tensor of shape (2, 3)
           due       shape (3,)
-          why       ...
+          why       `b` was broadcast over axis 0; an entry that feeds several outputs gets the
+                    sum of their gradients.
           repair    tf.reduce_sum(g, axis=[0])   # g: what is returned for `b` now
           page      https://tf-cgrad.readthedocs.io/en/latest/faults/not-unbroadcast.html
         <BLANKLINE>
-          cost      ... evaluations, ... backward passes, ...s
+          cost      4 evaluations, 4 backward passes
           again     cgrad.gradcheck(shift, x, b, seed=0)   # x: float32[2, 3], b: float32[3]
     """
 
@@ -87,7 +88,7 @@ class Report:
 
     @property
     def headline(self) -> str:
-        """The verdict in one line: ``f is right``, or ``f is wrong:`` and the names of its faults."""
+        """The verdict in one line, ``f is right`` or ``f is wrong:`` and the names of its faults."""
         if self.faults:
             names = ", ".join(f"{f.name} ({f.code})" for f in self.faults[:_FAULTS])
             more = len(self.faults) - _FAULTS
@@ -119,31 +120,32 @@ class Report:
         return f"<Report: {self.headline}>"
 
     def show(self, file: TextIO | None = None) -> None:
-        """Prints the report, in colour if the stream is a terminal and ``NO_COLOR`` is not set.
+        """Prints the report and the time it took, in colour if the stream is a terminal and ``NO_COLOR`` is not set.
 
         Args:
             file: the stream; stdout by default.
         """
         stream = sys.stdout if file is None else file
         paint = text.coloured if text.wants_colour(stream) else text.plain
-        print(text.encodable("\n".join(self._lines(paint)), stream), file=stream)
+        print(text.encodable("\n".join(self._lines(paint, timed=True)), stream), file=stream)
 
-    def _lines(self, paint: Paint) -> list[str]:
+    def _lines(self, paint: Paint, *, timed: bool = False) -> list[str]:
         style = "good" if self.ok else "bad"
         lines = [paint(style, line) for line in text.wrapped(self.headline, 2, text.WIDTH)]
         several = len(self.faults) > 1
         for fault in self.faults[:_FAULTS]:
             title = [paint("code", f"  {fault.name} ({fault.code})")] if several else []
             lines += ["", *title, *_fault_lines(fault, paint)]
-        end = text.field("cost", [self.cost], paint) + text.field("again", _call_lines(self.call), paint)
+        time = f"{self.seconds * 1000:.0f} ms" if self.seconds < 1.0 else f"{self.seconds:.1f} s"
+        cost = f"{self.cost}, {time}" if timed else self.cost
+        end = text.field("cost", [cost], paint) + text.field("again", _call_lines(self.call), paint)
         room = _LINES - len(lines) - len(end) - 1
         return [*lines, "", *_note_lines(self.notes, room, paint), *end]
 
     @property
     def cost(self) -> str:
-        """What the check took, in words."""
-        time = f"{self.seconds * 1000:.0f} ms" if self.seconds < 1.0 else f"{self.seconds:.1f} s"
-        return f"{_count(self.evaluations, 'evaluation')}, {_count(self.pulls, 'backward pass', 'es')}, {time}"
+        """What the check took, counted; the same at every run, unlike ``seconds``, which `show` adds."""
+        return f"{_count(self.evaluations, 'evaluation')}, {_count(self.pulls, 'backward pass', 'es')}"
 
     # --- data -------------------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class Report:
         """Draws, for each small input, the rule's Jacobian, the true one and their difference, with matplotlib.
 
         Returns:
-            The figure: a row of three pictures for each of `jacobians`.
+            The figure, a row of three pictures for each of `jacobians`.
 
         Raises:
             ImportError: without matplotlib; the text says how to install it.

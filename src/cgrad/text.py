@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable
 from typing import TextIO
 
-WIDTH = 100
+WIDTH = 88
 LABEL = 12
 
 Paint = Callable[[str, str], str]

@@ -41,6 +41,7 @@ def test_every_cell_is_there_and_none_shows_a_traceback(site, notebook):
     if "raises-exception" not in source:
         assert not soup(site, page).select(".traceback, .stderr")
         assert "Traceback (most recent call last)" not in "".join(outputs(site, page))
+    assert "WARNING:" not in "".join(outputs(site, page))
 
 
 KEY_NUMBERS = {

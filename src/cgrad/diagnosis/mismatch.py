@@ -310,7 +310,8 @@ def _transposed(case: Case) -> Fault | None:
         h = line.steps[1]
         if not case.same(got, (line.right[1] - line.left[1]) / (2 * h * scale), 1e-3):
             return None
-    return fault("transposed-jacobian", case.piece)
+    repair = "tf.linalg.matvec(J, upstream, transpose_a=True)   # J^T u, not J u"
+    return fault("transposed-jacobian", case.piece, repair=repair if len(case.item.shape) == 1 else "")
 
 
 def _output_ignored(case: Case) -> Fault | None:
