@@ -69,6 +69,11 @@ def test_a_fault_deep_inside_is_named_with_the_inner_function():
     assert report.faults[0].argument == "z of squash"
 
 
+def test_one_tensor_in_two_places_is_two_inputs():
+    assert cgrad.gradcheck(lambda a, b: a * b * b, X, X)
+    assert cgrad.gradcheck(lambda pair: pair[0] / pair[1], (X, X), order=1)
+
+
 def test_two_faults_are_both_listed():
     @tf.custom_gradient
     def f(a, b):

@@ -135,6 +135,17 @@ def _described(leaf: Any) -> str:
     return repr(leaf) if isinstance(leaf, (bool, int, float, str, type(None))) else type(leaf).__name__
 
 
+def _apart(leaves: list[Any]) -> list[Any]:
+    """The leaves with a copy where a tensor comes again: a tape would answer both places with their sum."""
+    seen: set[int] = set()
+    found = []
+    for leaf in leaves:
+        again = id(leaf) in seen and isinstance(leaf, tf.Tensor)
+        found.append(tf.identity(leaf) if again else leaf)
+        seen.add(id(leaf))
+    return found
+
+
 class Subject:
     """f and the point it is checked at.
 
@@ -150,7 +161,7 @@ class Subject:
         self.f = f
         self.args = tuple(args)
         named = _named_leaves(f, self.args)
-        self.leaves = [_as_leaf(leaf) for _, leaf in named]
+        self.leaves = _apart([_as_leaf(leaf) for _, leaf in named])
         self.names = [name for name, _ in named]
         self.inputs = [
             Input(name, leaf, position)
