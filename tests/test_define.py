@@ -895,6 +895,11 @@ LINEAR = {
     "cond": lambda p, t: tf.cond(p[0][0] > 0, lambda: 2.0 * t[0], lambda: t[0]),
     "while": lambda p, t: tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * p[0]), (0, t[0]))[1],
     "jvp": lambda p, t: cgrad.jvp(lambda x: tf.exp(x) * x, p, t)[1],
+    "resize": lambda p, t: tf.reshape(tf.image.resize(tf.reshape(t[0], [1, 1, 2, 1]), [1, 2]), [2]),
+    "mean": lambda p, t: t[0] - tf.reduce_mean(t[0]) * tf.reduce_sum(p[0]),
+    "pad": lambda p, t: tf.pad(t[0], [[1, 0]])[:2],
+    "transpose": lambda p, t: tf.reshape(tf.transpose(tf.tile(t[0][tf.newaxis], [2, 1])), [4])[1:3],
+    "convolution": lambda p, t: tf.nn.conv1d(t[0][tf.newaxis, :, tf.newaxis], tf.ones([2, 1, 1]), 1, "SAME")[0, :, 0],
 }
 
 

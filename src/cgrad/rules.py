@@ -16,6 +16,8 @@ from cgrad.bind import Bound
 from cgrad.engine import Definition, Evaluated
 
 SHAPE_ONLY = ("Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs")
+# Gradients of linear operations that take the input itself, for its size alone.
+SIZE_OF_SECOND = ("ResizeBilinearGrad", "ResizeBicubicGrad", "ScaleAndTranslateGrad")
 SUPPLY = (
     "write the rule in TensorFlow, or let it call a cgrad function that computes the Jacobian and has a rule of its own"
 )
@@ -322,7 +324,7 @@ def _reaches(gradient: Any, tangents: Sequence[tf.Tensor], limit: int = 10_000) 
         op = tensor.op
         if id(op) not in seen and op.type not in SHAPE_ONLY and not any(a.type == "func" for a in op.op_def.attr):
             seen.add(id(op))
-            todo += list(op.inputs)
+            todo += list(op.inputs)[: 1 if op.type in SIZE_OF_SECOND else None]
     return False
 
 
