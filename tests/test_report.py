@@ -326,9 +326,16 @@ def test_where_the_forward_pass_is_cut_differences_tell_the_truth():
     np.testing.assert_allclose(both.truth, np.diag(np.cos([1.0, 3.0])), atol=1e-8)
 
 
-def test_at_a_kink_any_slope_between_is_true():
-    (both,) = jacobians(tf.abs, tf.constant([0.0, 2.0], tf.float64))
-    np.testing.assert_allclose(both.truth, both.rule, atol=1e-8)
+def test_at_a_kink_the_possible_slope_nearest_to_the_rule_s_is_true():
+    (both,) = jacobians(tf.nn.relu, tf.constant([0.0, 2.0], tf.float64))
+    np.testing.assert_allclose(both.truth, [[0.0, 0.0], [0.0, 1.0]], atol=1e-8)
+
+    @tf.custom_gradient
+    def steeper(x):
+        return tf.nn.relu(x), lambda upstream: 3.0 * upstream
+
+    (both,) = jacobians(steeper, tf.constant([0.0, 2.0], tf.float64))
+    np.testing.assert_allclose(both.difference, [[2.0, 0.0], [0.0, 2.0]], atol=1e-8)
 
 
 def test_a_rule_of_another_size_has_no_numbers():
