@@ -6,8 +6,12 @@ import html
 def flow(upstream, jacobian):
     """The path of the upstream gradient u through f: what comes in from y, what goes out to x."""
     product = upstream @ jacobian
-    shown = {name: "(" + ", ".join(f"{v:g}" for v in values) + ")" for name, values in (("u", upstream), ("p", product))}
-    label = f"Forward, x goes through f to y. Backward, u = {shown['u']} comes from y and u^T J = {shown['p']} goes to x."
+    shown = {
+        name: "(" + ", ".join(f"{v:g}" for v in values) + ")" for name, values in (("u", upstream), ("p", product))
+    }
+    label = (
+        f"Forward, x goes through f to y. Backward, u = {shown['u']} comes from y and u^T J = {shown['p']} goes to x."
+    )
     boxes = "".join(
         f'<rect x="{x}" y="38" width="{w}" height="40" rx="6" fill="none" stroke="currentColor"/>'
         f'<text x="{x + w / 2}" y="63" text-anchor="middle" fill="currentColor">{text}</text>'

@@ -263,7 +263,9 @@ def _drawn(args: tuple[Any, ...]) -> tuple[Any, ...]:
     def draw(leaf: Any) -> Any:
         if not isinstance(leaf, tf.Tensor):
             return leaf
-        shape = [2] if leaf.shape.rank is None else [2 if size is None else size for size in leaf.shape]
+        shape_of: Any = leaf.shape
+        sizes = [None] if shape_of.rank is None else shape_of
+        shape = [2 if size is None else size for size in sizes]
         if differentiable(leaf):
             return tf.cast(tf.constant(random.normal(size=shape)), leaf.dtype)
         return tf.zeros(shape, leaf.dtype)

@@ -53,7 +53,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "wrong-arity",
         "The rule returns another number of gradients than the function has inputs.",
         "Every positional tensor is an input and has one gradient: f(x_1, ..., x_n) needs "
-        "(u^T dy/dx_1, ..., u^T dy/dx_n). Lists and tuples count one input per entry; a list of scalars is not a vector.",
+        "(u^T dy/dx_1, ..., u^T dy/dx_n). A list counts one input per entry; a list of scalars is not a vector.",
         "Return one gradient per positional input, in order; keep settings out of the arguments.",
         "def grad(upstream):\n    return upstream * b, upstream * a   # f(a, b): two inputs, two gradients",
     ),
@@ -275,7 +275,8 @@ CATALOGUE: tuple[Entry, ...] = (
         "The rule uses what a later call left behind.",
         "State kept outside the call (self.saved, a list, a variable) belongs to the last call, not to this one.",
         "Let the rule close over the values of its own call.",
-        "def f(x):\n    def grad(upstream):\n        return 2.0 * x * upstream   # x, not self.saved\n    return x * x, grad",
+        "def f(x):\n    def grad(upstream):\n        return 2.0 * x * upstream   # x, not self.saved\n"
+        "    return x * x, grad",
     ),
     Entry(
         "CG410",
@@ -349,7 +350,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "CG601",
         "graph-unfriendly",
         "Right in eager mode; in tf.function, or with unknown sizes, it raises or differs.",
-        "While a graph is traced a tensor has no value: .numpy(), if tensor, and a static shape of None all fail there.",
+        "While a graph is traced a tensor has no value: .numpy(), `if tensor` and a static shape of None fail there.",
         "Use TensorFlow operations: tf.shape(x) for x.shape, tf.cond or tf.where for if.",
         "n = tf.cast(tf.size(upstream), x.dtype)   # not upstream.shape[0]",
     ),
@@ -359,7 +360,8 @@ CATALOGUE: tuple[Entry, ...] = (
         "Right in tf.function, raises in eager mode.",
         "tf.gradients and its kin exist in graphs only.",
         "Use a tf.GradientTape inside the rule.",
-        "with tf.GradientTape() as tape:\n    tape.watch(x)\n    y = g(x)\nreturn tape.gradient(y, x, output_gradients=upstream)",
+        "with tf.GradientTape() as tape:\n    tape.watch(x)\n    y = g(x)\n"
+        "return tape.gradient(y, x, output_gradients=upstream)",
     ),
     Entry(
         "CG603",

@@ -172,12 +172,14 @@ def _finest(exam: Exam) -> Exam:
 def _options(order: int, modes: tuple[str, ...], surrogate: bool, rtol: float | None, seed: int) -> Options:
     if order not in (1, 2):
         raise UsageError(f"order: 1 or 2 was due, but got {order!r}")
-    names = (modes,) if isinstance(modes, str) else tuple(modes)
+    given: Any = modes
+    names: tuple[str, ...] = (given,) if isinstance(given, str) else tuple(given)
     unknown = [m for m in names if m not in MODES]
     if unknown:
         raise UsageError(f"modes: any of {', '.join(MODES)} were due, but got {unknown[0]!r}")
     if rtol is not None and not 0 < rtol < 1:
         raise UsageError(f"rtol: None or a number between 0 and 1 was due, but got {rtol!r}")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+    number: Any = seed
+    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 0:
         raise UsageError(f"seed: a non-negative integer was due, but got {seed!r}")
     return Options(order, names, bool(surrogate), rtol, int(seed))

@@ -1,9 +1,8 @@
 """Every custom gradient that a function meets on its way: seen, bypassed or altered.
 
-All of them, TensorFlow's own, Keras's, ``tf.recompute_grad``'s and ours included, pass through two module
-attributes of TensorFlow that are looked up at call time. They are not public API; this is the only file that
-touches them, and tests/test_interception.py tells when TensorFlow moves them. Only calls made by the thread
-that asked are touched.
+All of them, TensorFlow's own, Keras's, ``tf.recompute_grad``'s and ours included, pass through two module attributes
+of TensorFlow that are looked up at call time; `cgrad.internals` names them, and a test tells when TensorFlow moves
+them. Only calls made by the thread that asked are touched.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import custom_gradient as _module
+
+from cgrad.internals import CUSTOM_GRADIENT_DECORATORS as _NAMES
+from cgrad.internals import custom_gradient_module as _module
 
 Proceed = Callable[[Any, Any, Any], Any]
 Handler = Callable[[Any, Any, Any, Proceed], Any]
 
-_NAMES = ("_eager_mode_decorator", "_graph_mode_decorator")
 _lock = threading.Lock()
 _originals: dict[str, Any] = {}
 _installed = 0

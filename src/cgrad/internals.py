@@ -11,6 +11,11 @@ from typing import Any, cast
 
 import tensorflow as tf
 from tensorflow.python.eager import forwardprop_util, record  # type: ignore[attr-defined]
+from tensorflow.python.ops import custom_gradient as _custom_gradient  # type: ignore[attr-defined]
+
+# Every call of a custom gradient, TensorFlow's own and Keras's included, looks these two names up in this module.
+custom_gradient_module: Any = _custom_gradient
+CUSTOM_GRADIENT_DECORATORS = ("_eager_mode_decorator", "_graph_mode_decorator")
 
 # Whether any tape or accumulator is active on this thread (0.1 us).
 could_record: Callable[[], bool] = record.could_possibly_record

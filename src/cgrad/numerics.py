@@ -74,9 +74,7 @@ class Line:
     Costs six evaluations.
     """
 
-    def __init__(
-        self, at: Callable[[float], Vector], center: Vector, eps: float, step: float | None = None
-    ) -> None:
+    def __init__(self, at: Callable[[float], Vector], center: Vector, eps: float, step: float | None = None) -> None:
         first = first_step(eps) if step is None else step
         # powers of two: t * d is exact, so the step taken is the step meant
         first = float(2.0 ** np.round(np.log2(first)))
@@ -117,9 +115,7 @@ class Line:
             return Slope(-np.inf, np.inf, 0.0, Shape.STEEP)
         return Slope(value, value, SAFETY * (bar + rounding), Shape.EDGE)
 
-    def _one_sided(
-        self, w: Vector, values: list[Vector], center: Vector, sign: float
-    ) -> tuple[float, float, bool]:
+    def _one_sided(self, w: Vector, values: list[Vector], center: Vector, sign: float) -> tuple[float, float, bool]:
         quotients = [sign * float(w @ (v - center)) / h for v, h in zip(values, self.steps, strict=True)]
         value, bar = extrapolate(quotients, order=1)
         # a slope that grows as the step shrinks (by 2**p, p > 0) has no limit

@@ -122,7 +122,8 @@ def _paths(tree: Any) -> list[tuple[str, Any]]:
 def _as_leaf(value: Any) -> Any:
     """Arrays and floats become tensors, a Keras variable the TensorFlow one inside it."""
     if isinstance(value, (np.ndarray, np.floating, np.complexfloating, float, complex)):
-        return tf.convert_to_tensor(value)
+        array: Any = value
+        return tf.convert_to_tensor(array)
     inner = getattr(value, "value", None)
     if isinstance(inner, tf.Variable) and not isinstance(value, tf.Variable):
         return inner
@@ -236,11 +237,9 @@ class Subject:
     @staticmethod
     def _moved(item: Input, step: Vector, t: float) -> Any:
         value = item.value()
-        if value.dtype.kind == "c":
-            shift = (t * step).view(np.complex128).reshape(value.shape)
-        else:
-            shift = (t * step).reshape(value.shape)
-        return tf.cast(tf.constant(value + shift.astype(value.dtype)), item.dtype)
+        real = t * step
+        shift: Array = real.view(np.complex128) if value.dtype.kind == "c" else real
+        return tf.cast(tf.constant(value + shift.reshape(value.shape).astype(value.dtype)), item.dtype)
 
     def eps(self) -> float:
         """The rounding unit of the least precise differentiable input."""

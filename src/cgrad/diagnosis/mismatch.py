@@ -214,7 +214,10 @@ def _point(case: Case) -> Fault | None:
     if nearby is None:
         return _point_by_differences(case)
     got, truth = nearby
-    here = np.abs(case.got(0) - case.truth(case.exam.probes[0]))
+    due = case.truth(case.exam.probes[0])
+    if due is None:
+        return None
+    here = np.abs(case.got(0) - due)
     there = np.abs(got - truth)
     if not np.isfinite(there).all() or there.max(initial=0.0) > 1e-3 * here.max(initial=0.0):
         return None

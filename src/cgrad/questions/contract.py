@@ -24,7 +24,7 @@ def ask(exam: Exam) -> list[Evidence]:
     if not exam.subject.inputs:
         kinds = [type(leaf).__name__ for leaf in exam.subject.leaves]
         integers = [n for n, leaf in zip(exam.subject.names, exam.subject.leaves, strict=True) if _integer(leaf)]
-        data = {"integers": integers, "error": exam.error, "calls": exam.calls}
+        data: dict[str, Any] = {"integers": integers, "error": exam.error, "calls": exam.calls}
         return [Evidence("contract", "no-inputs", ", ".join(integers), ", ".join(kinds) or "nothing", "", data)]
     found = [*keyword_tensors(exam.calls), *violations(exam.subject.f, exam.calls)]
     if exam.error is not None:
@@ -173,7 +173,7 @@ def _gradient(
         return
     # a Python number or an array has a shape and a dtype as TensorFlow would read it
     came = g if isinstance(g, (tf.Tensor, tf.Variable, tf.IndexedSlices)) else tf.convert_to_tensor(g)
-    shape = came.dense_shape if isinstance(came, tf.IndexedSlices) else came.shape
+    shape: Any = came.dense_shape if isinstance(came, tf.IndexedSlices) else came.shape
     if isinstance(came, tf.IndexedSlices):
         static = None if shape is None else tf.get_static_value(shape)
         known = None if static is None else tuple(int(s) for s in static)

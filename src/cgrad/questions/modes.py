@@ -250,15 +250,14 @@ def _forward(exam: Exam) -> list[Evidence]:
     if not moving or complex_ones or not any(call.pulls for call in exam.calls):
         return []
     tangents = exam.direction([i for i, _ in moving])
-    primals = [item.leaf for _, item in moving]
-    given = []
+    primals: Any = [item.leaf for _, item in moving]
+    given: Any = []
     for i, item in moving:
-        step = tangents[i].view(np.complex128) if item.dtype.is_complex else tangents[i]
-        given.append(tf.cast(tf.constant(step.reshape(item.shape)), item.dtype))
+        given.append(tf.cast(tf.constant(tangents[i].reshape(item.shape)), item.dtype))
     try:
         with run_eagerly(), tf.autodiff.ForwardAccumulator(primals, given) as accumulator:
-            targets = [y for y in subject.call() if differentiable(y)]
-        found = accumulator.jvp(targets, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            targets: Any = [y for y in subject.call() if differentiable(y)]
+        found: Any = accumulator.jvp(targets, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     except Exception as error:
         return [Evidence("modes", "forward-refused", "", type(error).__name__, "", {"mode": "forward", "error": error})]
     got = sum(float(flat(np.asarray(u)) @ flat(numpy(t))) for u, t in zip(exam.probes[0], found, strict=True))

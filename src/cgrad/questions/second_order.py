@@ -138,9 +138,7 @@ class _Truth:
                 leaves[item.position] = subject._moved(item, step, t)
         gradients = subject.run(leaves).pull(self.exam.probes[0])
         parts = [
-            flat(gradients[i]) * flat(w)
-            for i, w in zip(self.used, self.weights, strict=True)
-            if gradients[i] is not None
+            flat(g) * flat(w) for i, w in zip(self.used, self.weights, strict=True) if (g := gradients[i]) is not None
         ]
         return np.concatenate(parts)
 

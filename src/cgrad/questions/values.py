@@ -57,10 +57,14 @@ def ask(exam: Exam) -> list[Evidence]:
         return []
     if not np.isfinite(exam.center).all():
         return _value_not_finite(exam)
-    broken = [i for i in active if not all(np.isfinite(exam.gradients(p)[i]).all() for p in (0, 1))]
+    broken = [i for i in active if not all(_finite(exam.gradients(p)[i]) for p in (0, 1))]
     found = [e for i in broken for e in _nonfinite(exam, i)]
     active = [i for i in active if i not in broken]
     return found + (_compare(exam, active) if active else [])
+
+
+def _finite(gradient: Array | None) -> bool:
+    return gradient is None or bool(np.isfinite(gradient).all())
 
 
 def tolerance(exam: Exam) -> float:
@@ -398,7 +402,8 @@ def _nonfinite(exam: Exam, index: int) -> list[Evidence]:
     """NaN or infinity in a gradient: a fault unless the slope itself has no finite limit at an edge."""
     item = exam.subject.inputs[index]
     answers = [exam.gradients(p) for p in (0, 1)]
-    got = flat(answers[0][index] if answers[0][index] is not None else np.zeros(item.shape))
+    answer = answers[0][index]
+    got = flat(np.zeros(item.shape) if answer is None else answer)
     bad = np.flatnonzero(~np.isfinite(got))
     steep: list[Evidence] = []
     for entry in bad[:CONFIRM]:
