@@ -45,7 +45,7 @@ nitpick_ignore_regex = [("py:class", r"(cgrad\.\w+\.)?[PRT]"), ("py:data", "Elli
 
 # --- pages ---------------------------------------------------------------------------------------
 
-myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
@@ -65,12 +65,11 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
-napoleon_use_ivar = True  # attributes of a docstring and members would describe the same thing twice
 napoleon_custom_sections = ["Yields", "Source"]
 typehints_defaults = "comma"
 always_use_bars_union = True
 typehints_use_signature = True
-typehints_use_signature_return = True
+autodoc_class_signature = "separated"
 
 # Local inventories only: the build asks no other host. Paths are relative to docs/.
 intersphinx_mapping = {
@@ -82,6 +81,8 @@ intersphinx_mapping = {
 
 # The doctest builder runs the docstrings' examples; each imports what it uses.
 doctest_test_doctest_blocks = "default"
+# Without a module's name TensorFlow finds no source for the functions that examples define.
+doctest_global_setup = "__name__ = '__main__'"
 
 # --- HTML ------------------------------------------------------------------------------------------
 
@@ -89,6 +90,7 @@ html_theme = "furo"
 html_title = "cgrad"
 html_static_path = [str(HERE / "_static")]
 html_css_files = ["site.css"]
+html_favicon = str(HERE / "_static" / "icon.svg")
 html_js_files = [("site.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False

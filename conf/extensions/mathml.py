@@ -15,7 +15,7 @@ MACROS = {
     "R": r"\mathbb{R}",
     "C": r"\mathbb{C}",
     "d": r"\mathrm{d}",
-    "T": r"{\mathsf{T}}",
+    "T": r"{\top}",
     "inner": r"\left\langle #1, #2\right\rangle",
 }
 _converter = LatexToMathML(macros=MACROS, annotation=True, fancy_error=False)

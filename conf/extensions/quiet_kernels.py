@@ -1,15 +1,41 @@
-"""Kernels start without a word: newer ones print a warning about unencrypted transport for each."""
+"""Kernels start without a word: what TensorFlow's libraries print while they load is not a page's output."""
 
 from __future__ import annotations
 
+import os
+import pathlib
+import tempfile
 from typing import Any
 
 from jupyter_client.manager import KernelManager
 from sphinx.application import Sphinx
 
+# The libraries write to file descriptor 2 while they load, whatever TF_CPP_MIN_LOG_LEVEL says (2.21, the
+# package `tensorflow`; `tensorflow-cpu` is silent). What a cell itself writes to stderr is still seen.
+STARTUP = """
+def _load():
+    import os
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        import tensorflow
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+_load()
+del _load
+"""
+
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Lets the kernel manager choose encryption where it knows of it."""
+    """Gives the kernels of this build a profile of their own, and lets their manager choose encryption."""
+    home = tempfile.TemporaryDirectory(prefix="cgrad-ipython-")
+    app._cgrad_ipython = home  # lives as long as the build
+    startup = pathlib.Path(home.name) / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00-tensorflow.py").write_text(STARTUP)
+    os.environ["IPYTHONDIR"] = home.name
     trait = KernelManager.class_traits().get("transport_encryption")
     if trait is not None:
         trait.default_value = "auto"

@@ -19,11 +19,6 @@ class GradientError(Exception):
     """Every error that cgrad raises about a hand-written derivative.
 
     Its text starts with the code of the fault, in brackets, and ends with the address of the fault's page.
-
-    Attributes:
-        code: the code of the fault, such as ``"CG104"``; empty if there is none.
-        fault: the name of the fault, such as ``"jacobian-returned"``; empty if there is none.
-        page: the address of the page about it; empty if there is none.
     """
 
     @property

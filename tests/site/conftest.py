@@ -43,7 +43,7 @@ def site():
 
 @pytest.fixture(scope="session")
 def browser(site):
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         _missing("Chromium")
     from playwright.sync_api import sync_playwright

@@ -29,7 +29,7 @@ def test_bad_tex_raises_with_its_place(tex):
     assert tex in str(caught.value)
 
 
-def test_bad_tex_stops_a_build(tmp_path):
+def test_bad_tex_stops_a_build_and_says_where(tmp_path, capsys):
     from sphinx.cmd.build import main
 
     source = tmp_path / "docs"
@@ -44,6 +44,7 @@ def test_bad_tex_stops_a_build(tmp_path):
     assert main(["-q", str(source), str(tmp_path / "build" / "html")]) == 0
     page.write_text("# Title\n\n$\\frac{x}{2$\n")
     assert main(["-q", str(source), str(tmp_path / "build" / "html")]) != 0
+    assert "index.md:3" in capsys.readouterr().err
 
 
 def test_the_fingerprint_follows_the_sources(tmp_path, monkeypatch):
