@@ -441,6 +441,11 @@ def as_markdown():
     return "\n".join(lines) + "\n"
 
 
+def test_the_table_in_the_documentation_is_what_is_found():
+    page = pathlib.Path(__file__).parents[1] / "docs" / "reference" / "tables" / "limits.txt"
+    assert page.read_text() == as_markdown()
+
+
 if __name__ == "__main__":
     text = as_markdown()
     pathlib.Path(sys.argv[1]).write_text(text) if sys.argv[1:] else print(text)

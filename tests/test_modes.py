@@ -511,6 +511,17 @@ def test_modes_in_a_fresh_process():
                 assert verdict == "right", (mode, name)
 
 
+def test_the_table_in_the_documentation_is_what_is_found():
+    page = pathlib.Path(__file__).parents[1] / "docs" / "reference" / "tables" / "modes.txt"
+    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in page.open()]
+    names, verdicts = rows[0][1:], {row[0]: row[1:] for row in rows[2:]}
+    assert names == list(DEFINERS)
+    assert set(verdicts) == {*MODES, *FRESH}
+    for mode, row in verdicts.items():
+        for name, verdict in zip(names, row, strict=True):
+            assert (verdict == "right") != is_refused(mode, name), (mode, name)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--fresh"]:
         in_fresh_process(sys.argv[2])
