@@ -257,8 +257,8 @@ def _as_reduction(
     argument: str, came: tuple[int | None, ...], due: tuple[int | None, ...], outputs: Sequence[Shape]
 ) -> Cause | None:
     axes = reduced_axes(came, due)
-    if axes is None:
-        return None
+    if axes is None or (None not in came and None not in due and _size(came) == _size(due)):
+        return None  # nothing is summed where no entry is missing
     repair = f"leave out the sum over axis {axes[0]}; if it is right, and the same for all entries: "
     repair += f"tf.broadcast_to(g, tf.shape({argument}))"
     for output in outputs:

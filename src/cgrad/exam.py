@@ -25,6 +25,8 @@ MODES = ("eager", "graph", "xla", "pfor", "forward")
 # of its linear range, the minus sign tells abs, relu and sign; powers of two are exact.
 MIX = (-64.0, 0.5)
 
+COARSE = 2.0**-23
+
 
 @dataclass(frozen=True)
 class Options:
@@ -143,6 +145,11 @@ class Exam:
         floor = 2.0**-10 * (top if 0.0 < top < 1.0 else 1.0)
         return np.asarray(2.0 ** np.floor(np.log2(np.maximum(x, floor))))
 
+    def invisible(self, index: int) -> Vector:
+        """Derivatives smaller than these cannot be told from rounding in the output."""
+        y = np.abs(self.center[np.isfinite(self.center)]).max(initial=0.0)
+        return np.asarray(64.0 * self.eps * y / np.maximum(self.scales(index), 1e-300))
+
     def direction(self, only: Sequence[int] | None = None) -> list[Vector]:
         """Random signs times the scales; zero for inputs other than ``only``."""
         steps = []
@@ -152,6 +159,20 @@ class Exam:
             wanted = only is None or index in only
             steps.append(signs * scale if wanted else np.zeros(flat(item.value()).shape))
         return steps
+
+    def symmetric(self, index: int) -> bool:
+        """Whether an input is a symmetric (Hermitian) matrix, which a function may take for granted."""
+        x = self.subject.inputs[index].value()
+        if x.ndim < 2 or x.shape[-1] != x.shape[-2] or x.shape[-1] < 2:
+            return False
+        return bool(np.array_equal(x, np.conj(np.swapaxes(x, -1, -2))))
+
+    def mirrored(self, index: int, step: Vector) -> Vector:
+        """The symmetric (Hermitian) part of a step, times two."""
+        item = self.subject.inputs[index]
+        matrix = step.view(np.complex128) if item.dtype.is_complex else step
+        matrix = matrix.reshape(item.shape)
+        return flat(matrix + np.conj(np.swapaxes(matrix, -1, -2)))
 
     def unit(self, index: int, entry: int) -> list[Vector]:
         """The direction along one real entry of one input."""
@@ -165,9 +186,36 @@ class Exam:
     def pair(self) -> Pair:
         """Two values of f, a short step to either side: the cheapest look at its true slope."""
         steps = self.direction()
-        step = float(2.0 ** np.round(np.log2(self.subject.eps()) / 3.0))
+        step = float(2.0 ** np.round(np.log2(self.eps) / 3.0))
         plus, minus = (self._value(steps, t) for t in (step, -step))
         return Pair(steps, step, plus, minus)
+
+    @cached_property
+    def eps(self) -> float:
+        """The rounding unit that f works in: that of its inputs, or a coarser one inside (an image operation's)."""
+        eps = self.subject.eps()
+        return max(eps, COARSE) if eps < 1e-10 and self.run is not None and self._coarse_inside() else eps
+
+    def _coarse_inside(self) -> bool:
+        """Whether float64 passes through float32: a tiny change of the upstream is lost, or rounded, on the way."""
+        if not self.answers or self.stage:
+            return False
+        tiny = 2.0**-30
+        assert self.run is not None
+        try:
+            nudged = self.run.pull([(1.0 + tiny) * u for u in self.probes[0]])
+        except Exception:
+            return False
+        for before, after in zip(self.gradients(0), nudged, strict=True):
+            if before is None or after is None or not np.isfinite(before).all() or not np.any(before):
+                continue
+            off = np.abs(after - (1.0 + tiny) * before).max()
+            if off > 1e-2 * tiny * np.abs(before).max():
+                return True
+        values = self.center[self.center != 0]
+        inputs = [flat(item.value()) for item in self.subject.inputs]
+        single = [bool((v == v.astype(np.float32)).all()) for v in [values, *inputs]]
+        return bool(values.size) and single[0] and not all(single[1:])
 
     @property
     def traced(self) -> bool:
@@ -194,7 +242,7 @@ class Exam:
 
     def line(self, steps: Sequence[Vector], finer: bool = False) -> Line:
         """Six values of f along a direction."""
-        eps = self.subject.eps()
+        eps = self.eps
         step = first_step(eps) * (2.0**-7 if finer else 1.0)
         return Line(lambda t: self._value(steps, t), self.center, eps, step)
 
@@ -210,7 +258,7 @@ class Exam:
         """The derivatives of <w, f> along a direction; tried again with finer steps where they have no limit."""
         line = self.line(steps)
         found = [line.slope(w) for w in weights]
-        if all(s.shape is Shape.SMOOTH for s in found) or self.subject.eps() > 1e-10:
+        if all(s.shape is Shape.SMOOTH for s in found) or self.eps > 1e-10:
             return found
         line = self.line(steps, finer=True)
         return [_surer(a, line.slope(w)) for a, w in zip(found, weights, strict=True)]
@@ -247,7 +295,7 @@ def dependence(exam: Exam, index: int, reach: float = 1.0) -> bool:
     """Whether the outputs change at all when an input moves by its own size: a staircase does."""
     steps = exam.direction([index])
     steps[index] = np.sign(steps[index]) * np.maximum(np.abs(steps[index]), 0.5)
-    for t in (reach, -reach, 3.0 * reach, 0.3 * reach):
+    for t in (reach, -reach, 3.0 * reach, -3.0 * reach, 0.3 * reach):
         moved = exam._value(steps, t)
         if np.isfinite(moved).all() and not np.allclose(moved, exam.center, rtol=1e-6, atol=0.0, equal_nan=True):
             return True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from cgrad import progress
 from cgrad.diagnosis import Fault, Note, Verdict, diagnose
@@ -81,7 +84,7 @@ def gradcheck(
     start = time.perf_counter()
     subject = Subject(f, args)
     exam = Exam(subject, options)
-    with _one_at_a_time, progress.shown(subject.name):
+    with _one_at_a_time, _quiet(), progress.shown(subject.name):
         progress.step("values of f and its rule")
         exam.sit()
         verdict, fine = _judge(exam)
@@ -97,6 +100,21 @@ def gradcheck(
         inputs=subject.signature(),
         _jacobians=lazily(fine, _one_at_a_time),
     )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps TensorFlow's logger from remarking, in this thread, on what is only being tried out."""
+    here, logger = threading.get_ident(), tf.get_logger()
+
+    def by_others(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    logger.addFilter(by_others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(by_others)
 
 
 # Running functions eagerly, which two of the questions need, is a setting of the whole process.

@@ -130,7 +130,7 @@ def _believed(exam: Exam, index: int, truth: Matrix) -> bool:
     """Whether differences along one direction admit autodiff's answer, output by output."""
     steps = exam.direction([index])
     along = truth @ steps[index]
-    slack = 64.0 * exam.subject.eps() * np.linalg.norm(truth * steps[index], axis=1)
+    slack = 64.0 * exam.eps * np.linalg.norm(truth * steps[index], axis=1)
     slopes = exam.slopes(steps, list(np.eye(exam.center.size)))
     return all(
         slope.shape is Shape.SMOOTH and slope.admits(float(a), float(s))

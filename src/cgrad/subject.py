@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,6 +213,16 @@ class Subject:
         self.evaluations += 1
         outputs = self.f(*self.rebuild(self.leaves if leaves is None else leaves))
         return list(tf.nest.flatten(outputs, expand_composites=True))
+
+    @contextlib.contextmanager
+    def converted(self) -> Iterator[None]:
+        """Calls f as a tf.function of its own, whose Python control flow is converted."""
+        before = self.f
+        self.f = tf.function(before)
+        try:
+            yield
+        finally:
+            self.f = before
 
     def run(self, leaves: Sequence[Any] | None = None) -> Run:
         """Evaluates f under a tape."""

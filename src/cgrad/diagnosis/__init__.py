@@ -202,6 +202,9 @@ _NAMES: dict[str, Callable[[Exam, Evidence], Found]] = {
     "edge": _shape_note("edge", "judged from inside"),
     "jump": _shape_note("jump", "a derivative does not exist there"),
     "steep": _shape_note("steep", "the derivative is infinite there"),
+    "symmetric": lambda exam, piece: [
+        Note("symmetric", piece.argument, "right along symmetric directions: the function takes it as symmetric")
+    ],
     "cannot-tell": _shape_note("cannot-tell", "neither right nor wrong can be shown"),
     "differs": _mode_differs,
     "forward-differs": _forward_differs,

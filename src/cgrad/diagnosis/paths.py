@@ -30,16 +30,23 @@ def disconnected(exam: Exam, piece: Evidence) -> Found:
     captured = _captured(exam, index)
     if captured:
         return [captured_fault(piece, captured)]
-    cuts = [c for c in tracing.cuts(lambda: exam.subject.call()) if not c.step]
-    if cuts:
-        seen = f"{piece.seen}; the path leaves TensorFlow by {cuts[0]}"
-        repair = (
-            f"# {os.path.basename(cuts[0].file)}:{cuts[0].line}: replace {cuts[0].operation} by TensorFlow operations"
-        )
-        return [fault("tape-broken", piece, seen=seen, repair=repair)]
+    cut = cut_fault(exam, piece)
+    if cut is not None:
+        return [cut]
     if not piece.data["missing"] and exam.calls:
         return [fault("wrong-value", piece)]
     return [fault("tape-broken", piece)]
+
+
+def cut_fault(exam: Exam, piece: Evidence) -> Fault | None:
+    """The fault of a path that leaves TensorFlow, with the line where it does; None if no such line is found."""
+    cuts = [c for c in tracing.cuts(lambda: exam.subject.call()) if not c.step]
+    if not cuts:
+        return None
+    seen = f"{piece.seen}; the path leaves TensorFlow by {cuts[0]}"
+    place = f"{os.path.basename(cuts[0].file)}:{cuts[0].line}"
+    repair = f"# {place}: replace {cuts[0].operation} by TensorFlow operations"
+    return fault("tape-broken", piece, seen=seen, repair=repair)
 
 
 def captured_fault(piece: Evidence, call: Call) -> Fault:

@@ -71,7 +71,7 @@ def _along(h: Array, step: Vector) -> float:
 
 def _plainly_other(exam: Exam, h: Array, exact: Array) -> bool:
     """Whether the exact reference sees what a wide bar hides; in double precision only."""
-    if exam.subject.eps() > 1e-10 or not np.isfinite(exact).all():
+    if exam.eps > 1e-10 or not np.isfinite(exact).all():
         return False
     return bool((np.abs(h - exact) > 1e-5 * np.abs(exact) + 1e-6 * np.abs(exact).max(initial=0.0)).any())
 
@@ -127,7 +127,7 @@ class _Truth:
     def slope(self, steps: list[Vector]) -> Any:
         """d<w, g(x + t d)>/dt by differences of the rule's own gradient."""
         center = self._gradient(steps, 0.0)
-        line = Line(lambda t: self._gradient(steps, t), center, self.exam.subject.eps())
+        line = Line(lambda t: self._gradient(steps, t), center, self.exam.eps)
         return line.slope(np.ones(center.shape))
 
     def _gradient(self, steps: list[Vector], t: float) -> Vector:
@@ -164,7 +164,7 @@ def _judge(exam: Exam, index: int, second: Array | None, truth: _Truth) -> Evide
     item = exam.subject.inputs[index]
     if item.variable:
         return None
-    h = np.zeros(item.shape) if second is None else second
+    h = np.zeros(item.shape, complex if item.dtype.is_complex else float) if second is None else second
     steps = truth.direction(index)
     slope = truth.slope(steps)
     along = _along(h, steps[index])
@@ -182,10 +182,18 @@ def _judge(exam: Exam, index: int, second: Array | None, truth: _Truth) -> Evide
             )
         return None
     size = float(np.abs(flat(h) * steps[index]).sum())
-    slack = 1e-7 * size if exam.subject.eps() < 1e-10 else 1e-3 * size
+    slack = 1e-7 * size if exam.eps < 1e-10 else 1e-3 * size
     if slope.shape.value not in ("smooth", "edge"):
         return None
-    agree = exact is not None and np.allclose(h, exact, rtol=1e-9, atol=1e-12 * (np.abs(exact).max(initial=0.0) + 1.0))
+    if not slope.admits(along, slack) and exam.symmetric(index):
+        steps[index] = exam.mirrored(index, steps[index])
+        mirrored = truth.slope(steps)
+        if mirrored.admits(_along(h, steps[index]), slack):
+            return None
+    # in low precision the rounding of g drowns its differences: two autodiffs that agree are believed
+    low = exam.eps > 1e-10
+    rtol, atol = (1e-2, 1e-3) if low else (1e-9, 1e-12)
+    agree = exact is not None and np.allclose(h, exact, rtol=rtol, atol=atol * (np.abs(exact).max(initial=0.0) + 1.0))
     if slope.admits(along, slack):
         if (
             agree
@@ -194,7 +202,7 @@ def _judge(exam: Exam, index: int, second: Array | None, truth: _Truth) -> Evide
             or not slope.admits(_along(exact, steps[index]))
         ):
             return None
-    elif agree and exam.calls and np.any(h):
+    elif agree and np.any(h) and (exam.calls or low):
         return None  # two autodiffs against the differences of one of them: no verdict on the rule
     due = f"{slope.value:.6g} along a random direction, give or take {slope.bar:.1g}"
     if second is None or not np.any(h):

@@ -71,7 +71,7 @@ def tolerance(exam: Exam) -> float:
     """The relative difference that rounding explains: generous in low precision, where two right formulas differ."""
     if exam.options.rtol is not None:
         return exam.options.rtol
-    eps = exam.subject.eps()
+    eps = exam.eps
     return 1e-8 if eps < 1e-10 else 400.0 * eps if eps < 1e-5 else 16.0 * eps
 
 
@@ -122,7 +122,7 @@ def _agrees_at_once(exam: Exam, active: list[int], answer: list[Array | None]) -
         return False
     slack = 1e3 * _slack(exam, truths[0], exam.pair.steps, active)
     center = np.where(np.isfinite(exam.center), exam.center, 0.0)
-    rounding = 4.0 * exam.subject.eps() * float(np.sqrt(np.sum((weights * center) ** 2))) / exam.pair.step
+    rounding = 4.0 * exam.eps * float(np.sqrt(np.sum((weights * center) ** 2))) / exam.pair.step
     return bool(abs(exam.pair.slope(weights) - along) <= slack + rounding)
 
 
@@ -163,9 +163,7 @@ def _slack(exam: Exam, answer: Sequence[Array | None], steps: list[Vector], acti
 def _differing(exam: Exam, index: int, answers: list[list[Array | None]], truths: list[list[Array | None]]) -> Vector:
     """The real entries of an input where the rule and the reference differ by more than rounding, worst first."""
     excess = np.zeros(flat(exam.subject.inputs[index].value()).shape)
-    y = np.abs(exam.center).max(initial=0.0)
-    # a derivative smaller than this cannot be told from rounding in y
-    invisible = 64.0 * exam.subject.eps() * y / np.maximum(exam.scales(index), 1e-300)
+    invisible = exam.invisible(index)
     for answer, truth in zip(answers, truths, strict=True):
         got = answer[index]
         due = truth[index]
@@ -174,8 +172,8 @@ def _differing(exam: Exam, index: int, answers: list[list[Array | None]], truths
         g = flat(got)
         t = np.zeros_like(g) if due is None else flat(due)
         room = tolerance(exam) * np.maximum(np.abs(g), np.abs(t)) + invisible * 1e-2
-        if exam.subject.eps() > 1e-10:  # sums of terms of this size are rounded to this
-            room = room + 32.0 * exam.subject.eps() * np.abs(t).max(initial=0.0)
+        if exam.eps > 1e-10:  # sums of terms of this size are rounded to this
+            room = room + 32.0 * exam.eps * np.abs(t).max(initial=0.0)
         excess = np.maximum(excess, np.where(np.abs(g - t) > room, np.abs(g - t) / (room + 1e-300), 0.0))
     order = np.argsort(-excess)
     return np.asarray(order[excess[order] > 0])
@@ -221,7 +219,7 @@ def _noise(
         return False
     spread = np.zeros(flat(got).shape)
     for sign in (1.0, -1.0, 2.0):
-        steps = [sign * 4.0 * exam.subject.eps() * exam.scales(i) for i in range(len(exam.subject.inputs))]
+        steps = [sign * 4.0 * exam.eps * exam.scales(i) for i in range(len(exam.subject.inputs))]
         leaves = list(exam.subject.leaves)
         for item, step in zip(exam.subject.inputs, steps, strict=True):
             if item.position is not None and not item.variable:
@@ -249,6 +247,9 @@ def _entry_by_entry(
         checked = [_entry(exam, index, e, answers) for e in entries]
         verdicts = [c.right(tolerance(exam)) for c in checked]
         wrong = [c for c, ok in zip(checked, verdicts, strict=True) if ok is False]
+        if wrong and exam.symmetric(index) and _right_if_symmetric(exam, index, answers):
+            found.append(Evidence("values", "symmetric", exam.subject.inputs[index].name, "", "", {"index": index}))
+            continue
         unsure = [c for c, ok in zip(checked, verdicts, strict=True) if ok is None]
         odd = [c for c in checked if any(s.shape is not Shape.SMOOTH for s in c.slopes)]
         if wrong:
@@ -259,6 +260,21 @@ def _entry_by_entry(
         elif unsure:
             found.append(_note(exam, unsure[0]))
     return found
+
+
+def _right_if_symmetric(exam: Exam, index: int, answers: list[list[Array | None]]) -> bool:
+    """Whether the rule is right along symmetric directions: then f takes its argument as symmetric."""
+    weights = [exam.weights(p) for p in exam.probes[:2]]
+    for _ in range(2):
+        steps = exam.direction([index])
+        steps[index] = exam.mirrored(index, steps[index])
+        for answer, slope in zip(answers, exam.slopes(steps, weights), strict=True):
+            along = _along(answer, steps, [index])
+            if along is None or slope.shape is not Shape.SMOOTH:
+                return False
+            if not slope.admits(along, _slack(exam, answer, steps, [index])):
+                return False
+    return True
 
 
 def _candidates(exam: Exam, index: int, answers: list[list[Array | None]]) -> list[int]:
