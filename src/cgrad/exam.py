@@ -89,16 +89,16 @@ class Exam:
     def __init__(self, subject: Subject, options: Options) -> None:
         self.subject = subject
         self.options = options
-        self.random = np.random.default_rng(options.seed)
+        self.random: np.random.Generator = np.random.default_rng(options.seed)
         self.run: Run | None = None
         self.error: BaseException | None = None
-        self.stage = ""
+        self.stage: str = ""
         self.calls: list[interception.Call] = []
         self.probes: list[list[Array]] = []
         self.answers: list[list[Any]] = []
         self.skip: set[int] = set()
         """Inputs whose gradient cannot be compared: of a wrong shape, without a path, or not linear."""
-        self.unsteady = False
+        self.unsteady: bool = False
         """Whether two identical calls gave different results."""
 
     def sit(self) -> None:

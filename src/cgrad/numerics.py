@@ -78,11 +78,11 @@ class Line:
         first = first_step(eps) if step is None else step
         # powers of two: t * d is exact, so the step taken is the step meant
         first = float(2.0 ** np.round(np.log2(first)))
-        self.steps = [first / 2**level for level in range(LEVELS)]
-        self.eps = eps
-        self.center = center
-        self.right = [at(h) for h in self.steps]
-        self.left = [at(-h) for h in self.steps]
+        self.steps: list[float] = [first / 2**level for level in range(LEVELS)]
+        self.eps: float = eps
+        self.center: Vector = center
+        self.right: list[Vector] = [at(h) for h in self.steps]
+        self.left: list[Vector] = [at(-h) for h in self.steps]
 
     def finite(self) -> tuple[bool, bool]:
         """Whether all values to the left, and to the right, are finite."""

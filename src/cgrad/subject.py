@@ -160,18 +160,18 @@ class Subject:
                 f"gradcheck needs a function as its first argument, but got {type(f).__name__}; "
                 "write cgrad.gradcheck(f, x), not cgrad.gradcheck(f(x))"
             )
-        self.f = f
-        self.args = tuple(args)
+        self.f: Callable[..., Any] = f
+        self.args: tuple[Any, ...] = tuple(args)
         named = _named_leaves(f, self.args)
-        self.leaves = _apart([_as_leaf(leaf) for _, leaf in named])
-        self.names = [name for name, _ in named]
-        self.inputs = [
+        self.leaves: list[Any] = _apart([_as_leaf(leaf) for _, leaf in named])
+        self.names: list[str] = [name for name, _ in named]
+        self.inputs: list[Input] = [
             Input(name, leaf, position)
             for position, (name, leaf) in enumerate(zip(self.names, self.leaves, strict=True))
             if differentiable(leaf)
         ]
-        self.evaluations = 0
-        self.pulls = 0
+        self.evaluations: int = 0
+        self.pulls: int = 0
         self._own_variables()
 
     def _own_variables(self) -> None:
@@ -284,7 +284,7 @@ class Run:
     """One evaluation of f under a tape, whose rule can then be applied to any upstream."""
 
     def __init__(self, subject: Subject, leaves: list[Any]) -> None:
-        self.subject = subject
+        self.subject: Subject = subject
         self._leaves = leaves
         self._sources = [
             item.leaf if item.position is None or item.variable else leaves[item.position] for item in subject.inputs
@@ -292,12 +292,12 @@ class Run:
         with tf.GradientTape(persistent=True) as tape:
             for source in self._sources:
                 tape.watch(source)
-            self.outputs = subject.call(leaves)
+            self.outputs: list[Any] = subject.call(leaves)
         self._tape = tape
-        self.watched = tape.watched_variables()
-        self.once = False
+        self.watched: tuple[Any, ...] = tape.watched_variables()
+        self.once: bool = False
         """Whether the rule can be applied once only: it used up a tape of its own."""
-        self.targets = [y for y in self.outputs if differentiable(y)]
+        self.targets: list[Any] = [y for y in self.outputs if differentiable(y)]
 
     def add_sources(self) -> None:
         """Includes variables that joined the subject's inputs because this run met them."""

@@ -18,7 +18,7 @@ from cgrad.diagnosis.paths import captured_fault
 from cgrad.diagnosis.verdict import Fault, fault
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.numerics import Vector
-from cgrad.subject import Array, Subject, flat, numpy
+from cgrad.subject import Array, Input, Subject, flat, numpy
 
 
 def name(exam: Exam, piece: Evidence) -> Fault:
@@ -38,9 +38,10 @@ class Case:
     """A mismatch of one input, with the rule and the truth as functions of the upstream."""
 
     def __init__(self, exam: Exam, piece: Evidence) -> None:
-        self.exam, self.piece = exam, piece
+        self.exam: Exam = exam
+        self.piece: Evidence = piece
         self.index: int = piece.data["index"]
-        self.item = exam.subject.inputs[self.index]
+        self.item: Input = exam.subject.inputs[self.index]
         self.answers: list[list[Array | None]] = piece.data["answers"]
         self._jacobian: Array | None = None
 
