@@ -285,7 +285,7 @@ def _alike(exam: Exam, before: Sequence[Any], after: Sequence[Any]) -> bool:
         x, y = flat(a), flat(b)
         if x.shape != y.shape:
             return False
-        room = REPEAT_ROUNDINGS * exam.eps * (np.abs(x) + np.abs(x).max(initial=0.0))
+        room = REPEAT_ROUNDINGS * exam.subject.eps() * (np.abs(x) + np.abs(x).max(initial=0.0))
         with np.errstate(invalid="ignore"):
             if not ((np.abs(x - y) <= room) | (x == y) | (np.isnan(x) & np.isnan(y))).all():
                 return False
