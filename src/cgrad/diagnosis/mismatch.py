@@ -386,6 +386,8 @@ def _reduction(case: Case) -> Fault | None:
 def _sums_first(case: Case, truth: Vector) -> Fault | None:
     """The rule sees only the upstream's sum over an axis of the output; the truth sees more."""
     probe = case.exam.probes[0]
+    if np.abs(case.got(0)).max(initial=0.0) <= 1e-6 * np.abs(truth).max(initial=0.0):
+        return None
     for k, u in enumerate(probe):
         for axis in range(u.ndim):
             if u.shape[axis] < 2:

@@ -107,6 +107,8 @@ def _captured(exam: Exam, index: int) -> Call | None:
         for tensor in call.captured():
             if tensor is exam.subject.inputs[index].leaf:
                 return call
+    if exam.ruled and any(answer[index] is not None for answer in exam.answers):
+        return None  # a rule answered, with zeros
     # without rules there is a path, with them there is none: one of them swallowed it
     return exam.calls[0] if any(call.captured() for call in exam.calls) or _closes(exam.calls) else None
 

@@ -78,7 +78,8 @@ def _plainly_other(exam: Exam, h: Array, exact: Array) -> bool:
 
 def _signs(exam: Exam, index: int) -> Array:
     item = exam.subject.inputs[index]
-    signs = exam.random.choice([-1.0, 1.0], item.shape)
+    # sizes other than 1, or the products with a direction of powers of two may cancel
+    signs = exam.random.choice([-1.0, 1.0], item.shape) * exam.random.uniform(0.5, 1.5, item.shape)
     return np.asarray(signs * (1.0 + 1.0j) if item.dtype.is_complex else signs)
 
 
