@@ -43,6 +43,14 @@ class Met:
         reports: one report for each point it was checked at.
         surrogate: whether it looks like a deliberate surrogate: a staircase with a linear rule.
         unchecked: why it was not checked; empty if it was.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import cgrad
+        >>> with cgrad.audit() as found:
+        ...     y = tf.nn.silu(tf.constant([0.5, 1.0]))
+        >>> found.met[0].signature, found.met[0].count
+        ('float32[2], float32[]', 1)
     """
 
     name: str
@@ -73,7 +81,20 @@ class Met:
 
 @dataclass
 class Audit:
-    """What an audit met: filled when its block ends, the worst first."""
+    """What an audit met: filled when its block ends, the worst first.
+
+    Attributes:
+        met: the functions with a rule, each with its reports.
+        seconds: how long the checks took.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import cgrad
+        >>> with cgrad.audit() as found:
+        ...     y = tf.nn.silu(tf.constant([0.5, 1.0]))
+        >>> found.ok, len(found.met)
+        (True, 1)
+    """
 
     met: list[Met] = field(default_factory=list)
     seconds: float = 0.0

@@ -30,7 +30,21 @@ COARSE = 2.0**-23
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one call of gradcheck."""
+    """The options of one call of `gradcheck`, as a report keeps them.
+
+    Attributes:
+        order: 1 for first derivatives, 2 for second ones as well.
+        modes: the modes that were compared.
+        surrogate: whether the rule was said to differ from the derivative on purpose.
+        rtol: the relative difference that counted as rounding; None for the one that follows from the dtype.
+        seed: the seed of the random upstreams and directions.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import cgrad
+        >>> cgrad.gradcheck(tf.sin, tf.constant([0.5]), order=1, seed=3).options.seed
+        3
+    """
 
     order: int = 2
     modes: tuple[str, ...] = MODES

@@ -36,6 +36,16 @@ class Jacobians:
             where differences have no limit.
         rows: the m entries of the output, as indices: ``"0"``, ``"1, 2"``.
         columns: the n entries of the input, likewise.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import cgrad
+        >>> @tf.custom_gradient
+        ... def square(x):
+        ...     return x * x, lambda upstream: x * upstream
+        >>> (both,) = cgrad.gradcheck(square, tf.constant([1.0, 2.0])).jacobians()
+        >>> both.argument, both.difference.tolist()
+        ('x', [[-1.0, 0.0], [0.0, -2.0]])
     """
 
     argument: str

@@ -19,6 +19,16 @@ class Fault:
         due: what was due.
         reason: why, in a line or two.
         repair: the code that repairs it, made for this function where possible.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import cgrad
+        >>> @tf.custom_gradient
+        ... def square(x):
+        ...     return x * x, lambda upstream: x * upstream
+        >>> (fault,) = cgrad.gradcheck(square, tf.constant([1.0, 2.0])).faults
+        >>> fault.name, fault.code, fault.argument
+        ('constant-factor', 'CG403', 'x')
     """
 
     entry: Entry
@@ -46,7 +56,19 @@ class Fault:
 
 @dataclass(frozen=True)
 class Note:
-    """Something worth knowing that is not a fault: a kink, an edge, a mode that f refuses."""
+    """Something worth knowing that is not a fault: a kink, an edge, a mode that f refuses.
+
+    Attributes:
+        kind: what it is, in a word: ``"kink"``, ``"edge"``, ``"surrogate"``, ``"mode-xla"``, ...
+        argument: the input it concerns; empty if it concerns the function.
+        text: what was seen.
+
+    Examples:
+        >>> import tensorflow as tf
+        >>> import cgrad
+        >>> [note.kind for note in cgrad.gradcheck(tf.abs, tf.constant([0.0, 1.0])).notes]
+        ['kink']
+    """
 
     kind: str
     argument: str
