@@ -37,6 +37,7 @@ extensions = [
     "freshness",
     "quiet_kernels",
     "public_types",
+    "fault_pages",
 ]
 exclude_patterns = ["_build", "**/README.md"]
 nitpicky = True
@@ -70,6 +71,7 @@ typehints_defaults = "comma"
 always_use_bars_union = True
 typehints_use_signature = True
 autodoc_class_signature = "separated"
+autodoc_default_options = {"exclude-members": "__init__"}
 
 # Local inventories only: the build asks no other host. Paths are relative to docs/.
 intersphinx_mapping = {
@@ -86,6 +88,7 @@ doctest_global_setup = "__name__ = '__main__'"
 
 # --- HTML ------------------------------------------------------------------------------------------
 
+templates_path = [str(HERE / "_templates")]
 html_theme = "furo"
 html_title = "cgrad"
 html_static_path = [str(HERE / "_static")]

@@ -158,6 +158,17 @@ def an_activation_answers_with_a_number(right):
     return lambda x: squash(x @ w), (d([[0.5, -2.0]]),)
 
 
+@case("wrong-shape", source="a habit of tf.squeeze")
+def a_column_that_was_squeezed(right):
+    """The rule squeezes away an axis of size one that the input has."""
+
+    @tf.custom_gradient
+    def triple(x):
+        return 3.0 * x, lambda u: 3.0 * u if right else tf.squeeze(3.0 * u)
+
+    return triple, (d([[1.0], [2.0], [-1.0]]),)
+
+
 @case("wrong-reduction", "wrong-shape", source="https://github.com/probcomp/Gen.jl/issues/432")
 def a_blind_sum_over_all_axes(right):
     """Every argument of a broadcast log-density gets one number."""

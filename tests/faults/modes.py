@@ -97,7 +97,13 @@ def numpy_on_input_and_upstream(right):
     return circuit, (d([0.25, 3.0]),)
 
 
-@case("pfor-unfriendly", "graph-unfriendly", source="MrMustard, backend_tensorflow.py", jacobian=[[1.0, 3.0], [0, 2.0]])
+@case(
+    "pfor-unfriendly",
+    "graph-unfriendly",
+    modes=("eager", "pfor"),
+    source="MrMustard, backend_tensorflow.py",
+    jacobian=[[1.0, 3.0], [0, 2.0]],
+)
 def numpy_on_the_upstream(right):
     """The upstream is handed to NumPy."""
     a = np.array([[1.0, 3.0], [0.0, 2.0]], np.float32)

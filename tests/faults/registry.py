@@ -8,6 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
+import cgrad
+from cgrad import Report
+from cgrad.exam import MODES
+
 D = tf.float64
 
 
@@ -27,6 +31,7 @@ class Case:
         surrogate: whether the rule differs from the derivative on purpose.
         order: how far to differentiate.
         repaired: whether the repaired function is right in every mode of TensorFlow.
+        modes: the modes to compare; all by default.
         jacobian: the right Jacobian of the repaired function, where it takes one tensor and returns one.
     """
 
@@ -36,7 +41,12 @@ class Case:
     surrogate: bool
     order: int
     repaired: bool
+    modes: tuple[str, ...]
     jacobian: Any
+
+    def check(self, right: bool) -> Report:
+        f, args = self.make(right)
+        return cgrad.gradcheck(f, *args, surrogate=self.surrogate, order=self.order, modes=self.modes)
 
     @property
     def name(self) -> str:
@@ -46,11 +56,11 @@ class Case:
 CASES: list[Case] = []
 
 
-def case(*names, source="", surrogate=False, order=2, repaired=True, jacobian=None):
+def case(*names, source="", surrogate=False, order=2, repaired=True, modes=MODES, jacobian=None):
     """Registers a case; without names it is a right function that looked wrong to somebody."""
 
     def register(make):
-        CASES.append(Case(make, names, source, surrogate, order, repaired, jacobian))
+        CASES.append(Case(make, names, source, surrogate, order, repaired, modes, jacobian))
         return make
 
     return register

@@ -106,7 +106,7 @@ def _by_its_text(error: BaseException, piece: Evidence, seen: str, stage: str = 
 
 def _by_other_mode(exam: Exam, error: BaseException, piece: Evidence, seen: str) -> Fault | None:
     """What raises as it is called may work without a graph, within one, or with its forward pass hidden."""
-    if isinstance(error, LookupError) and exam.stage == "backward" and _works_unwatched(exam):
+    if isinstance(error, LookupError) and _works_unwatched(exam):
         return fault("forward-watched", piece, argument="", seen=seen, due="the rule alone")
     if not exam.calls and not _traces(exam.subject.f):
         return None

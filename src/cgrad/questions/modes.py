@@ -27,13 +27,15 @@ def ask(exam: Exam) -> list[Evidence]:
         return []
     modes = exam.options.modes
     found: list[Evidence] = []
-    graph_works = True
+    graph_works, rule_refused = True, False
     if "graph" in modes:
         found += _graph(exam)
         graph_works = not any(e.kind == "raised" for e in found)
+        # a rule that no graph can hold cannot be vectorised either: tape.jacobian fails in eager mode, too
+        rule_refused = any(e.kind == "raised" and e.data["without"] is None for e in found)
     if graph_works and "xla" in modes:
         found += _same(exam, "xla", lambda: pull_in_graph(exam, xla=True))
-    if graph_works and "pfor" in modes:
+    if (graph_works or rule_refused) and "pfor" in modes:
         found += _pfor(exam)
     if "forward" in modes:
         found += _forward(exam)
