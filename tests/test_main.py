@@ -138,7 +138,7 @@ def test_no_command_is_bad_use(capsys):
     with pytest.raises(SystemExit) as caught:
         main([])
     assert caught.value.code == 2
-    assert "explain | check" in capsys.readouterr().err
+    assert "explain | check | audit" in capsys.readouterr().err
 
 
 # --- check --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command line: ``python -m cgrad explain CG101`` and ``python -m cgrad check module:function 'float32[2,3]'``.
+"""The command line: ``python -m cgrad explain CG101``, ``check module:function 'float32[2,3]'``, ``audit script.py``.
 
 Exit status: 0 right, 1 a fault, 2 bad use. ``explain`` imports no TensorFlow.
 """
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m cgrad", description="Check hand-written derivatives in TensorFlow.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="explain | check")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="explain | check | audit")
 
     explain = commands.add_parser("explain", help="what a fault is, why it is one, how to repair it")
     explain.add_argument("fault", nargs="?", help="a code (CG105) or a name (not-unbroadcast); all are listed without")
@@ -80,6 +80,18 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--seed", type=int, default=0, help="of the inputs and of the check; 0 by default")
     check.add_argument("--json", action="store_true", help="the report as JSON on stdout")
     check.set_defaults(run=_check)
+
+    audit = commands.add_parser(
+        "audit",
+        help="run a script and check every custom gradient that it meets",
+        epilog="Exit status: 0 if all are right, 1 if one is wrong, 2 if the script could not be run.",
+    )
+    audit.add_argument("script", help="a Python file")
+    audit.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv")
+    audit.add_argument("--max-seconds", type=float, default=60.0, help="of checking; 60 by default")
+    audit.add_argument("--allow", default="", help="names of functions that are wrong on purpose, with commas between")
+    audit.add_argument("--json", action="store_true", help="the result as JSON, on the last line of stdout")
+    audit.set_defaults(run=_audit)
     return parser
 
 
@@ -135,6 +147,35 @@ def _check(options: argparse.Namespace) -> int:
     else:
         report.show()
     return 0 if report.ok else 1
+
+
+# --- audit --------------------------------------------------------------------------------------------------
+
+
+def _audit(options: argparse.Namespace) -> int:
+    """Runs the script as ``python script.py`` would, and lists what it met."""
+    if not os.path.isfile(options.script):
+        raise BadUse(f"script: a Python file was due, but got {options.script!r}")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import runpy
+
+    from cgrad.audit import audit
+
+    before, sys.argv = sys.argv, [options.script, *options.arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
+    allow = [name.strip() for name in options.allow.split(",") if name.strip()]
+    try:
+        with audit(max_seconds=options.max_seconds, allow=allow) as found:
+            try:
+                runpy.run_path(options.script, run_name="__main__")
+            except SystemExit as end:
+                if end.code not in (None, 0):
+                    raise BadUse(f"{options.script} ended with status {end.code}") from None
+    finally:
+        sys.argv = before
+        del sys.path[0]
+    print(json.dumps(found.to_dict()) if options.json else found)
+    return 0 if found.ok else 1
 
 
 def _report(function: Any, options: argparse.Namespace) -> Any:

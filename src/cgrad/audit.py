@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cgrad import interception
+from cgrad import interception, internals
 from cgrad.exam import Exam, Options, dependence, run_eagerly
 from cgrad.gradcheck import gradcheck
 from cgrad.numerics import Shape
@@ -228,7 +228,7 @@ def audit(
     with interception.intercepting(log), run_eagerly() if eagerly else contextlib.nullcontext():
         yield found
     start = time.perf_counter()
-    with _same_random_state():
+    with _same_random_state() if log.kept else contextlib.nullcontext():
         for number, kept in enumerate(log.kept.values()):
             if number >= max_checks or time.perf_counter() - start > max_seconds:
                 kept.met.unchecked = f"the budget was spent ({max_checks} checks, {max_seconds:g} s)"
@@ -256,6 +256,10 @@ def _check(kept: _Kept, options: dict[str, Any]) -> None:
             return
         if kept.met.graph and any(f.name == "raises" and "out of scope" in f.seen for f in report.faults):
             kept.met.unchecked = "it closes over tensors of the graph it was traced in; use eagerly=True"
+            return
+        refusals = [f.seen for f in report.faults if f.name == "raises" and f.seen.startswith("NotImplementedError")]
+        if refusals:  # on purpose, such as forward mode through tf.recompute_grad
+            kept.met.unchecked = f"its rule refuses: {refusals[0]}"
             return
         kept.met.reports.append(report)
         if not report and _looks_like_a_surrogate(call, inputs, options):
@@ -301,7 +305,8 @@ def _same_random_state() -> Iterator[None]:
     generator = tf.random.get_global_generator()
     state = tf.identity(generator.state)
     try:
-        yield
+        with internals.other_eager_seeds():
+            yield
     finally:
         np.random.set_state(numpy_state)
         generator.state.assign(state)

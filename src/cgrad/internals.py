@@ -6,11 +6,13 @@ and the public `tf.custom_gradient` offers none. ``tests/test_internals.py`` tel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import tensorflow as tf
-from tensorflow.python.eager import forwardprop_util, record  # type: ignore[attr-defined]
+from tensorflow.python.eager import context, forwardprop_util, record  # type: ignore[attr-defined]
 from tensorflow.python.ops import custom_gradient as _custom_gradient  # type: ignore[attr-defined]
 
 # Every call of a custom gradient, TensorFlow's own and Keras's included, looks these two names up in this module.
@@ -28,6 +30,23 @@ unrecorded: Callable[[], Any] = record.stop_recording
 
 # The trainable variables read inside a context, as `tf.custom_gradient` finds them.
 VariableWatcher: Callable[[], Any] = record.VariableWatcher
+
+
+@contextlib.contextmanager
+def other_eager_seeds() -> Iterator[None]:
+    """Lets random operations in eager mode draw their seeds elsewhere, and go on afterwards as if nothing had been.
+
+    Putting the state back would not do: the kernels of the seeds that were drawn meanwhile are cached, and have moved.
+    """
+    current = context.context()
+    before = getattr(current, "_rng", None)  # None before a global seed is set
+    if before is not None:
+        current._rng = random.Random(0x5EED)
+    try:
+        yield
+    finally:
+        if before is not None:
+            current._rng = before
 
 
 def followed_by_accumulator(tensors: Sequence[tf.Tensor]) -> bool:
