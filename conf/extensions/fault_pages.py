@@ -69,9 +69,8 @@ class FaultPage(SphinxDirective):
         case, broken, repaired = trial(entry.name)
         self.env.note_dependency(inspect.getsourcefile(case.make))
         found: list[nodes.Node] = [paragraph(entry.summary)]
-        found += section(
-            "What you see", [paragraph(inspect.getdoc(case.make)), *code(source(case)), *text(str(broken))]
-        )
+        story = inspect.getdoc(case.make) + " The function is broken with right=False; d makes a float64 tensor."
+        found += section("What you see", [paragraph(story), *code(source(case)), *text(str(broken))])
         found += section("Why", [paragraph(entry.why)])
         found += section("The repair", [paragraph(entry.repair), *code(entry.snippet)])
         if repaired is not None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from cgrad import tracing
@@ -33,9 +34,25 @@ def disconnected(exam: Exam, piece: Evidence) -> Found:
     cut = cut_fault(exam, piece)
     if cut is not None:
         return [cut]
+    if not piece.data["missing"] and _answers_nearby(exam, index):
+        return [fault("wrong-at-point", piece)]
     if not piece.data["missing"] and exam.calls:
         return [fault("wrong-value", piece)]
     return [fault("tape-broken", piece)]
+
+
+def _answers_nearby(exam: Exam, index: int) -> bool:
+    """Whether the gradient that is zero here is not a little further on."""
+    leaves = list(exam.subject.leaves)
+    for item, step in zip(exam.subject.inputs, exam.direction(), strict=True):
+        if item.position is not None and not item.variable:
+            away = np.sign(step) * np.maximum(np.abs(step), 0.1)
+            leaves[item.position] = exam.subject._moved(item, away, 0.03)
+    try:
+        nearby = exam.subject.run(leaves).pull(exam.probes[0])[index]
+    except Exception:
+        return False
+    return nearby is not None and bool(np.abs(nearby).max(initial=0.0) > exam.invisible(index).max(initial=0.0))
 
 
 def cut_fault(exam: Exam, piece: Evidence) -> Fault | None:
@@ -127,7 +144,7 @@ def flat(exam: Exam, piece: Evidence) -> Found:
             Note(
                 "staircase",
                 piece.argument,
-                "the output changes in steps only: the derivative is zero where it exists",
+                "nothing changes nearby, only further away (a step, a dead relu): the derivative is zero",
             )
         ]
     cuts = [c for c in tracing.cuts(lambda: exam.subject.call()) if c.step]
