@@ -10,7 +10,6 @@ import numpy as np
 
 from cgrad.jacobians import Jacobians, Matrix
 from cgrad.pictures import heatmap, scale
-from cgrad.report import note_text
 from cgrad.text import clean
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def html(report: Report) -> str:
         '<div class="cgrad-report">',
         f'<p class="cgrad-{verdict}">{_safe(report.headline)}</p>',
         *(_table(fault, titled=len(report.faults) > 1) for fault in report.faults),
-        *(f"<p>note: {_safe(note_text(note))}</p>" for note in report.notes),
+        *(f"<p>note: {_safe(str(note))}</p>" for note in report.notes),
         *_pictures(report),
         f'<p class="cgrad-soft">{_safe(report.cost)}<br><code>{_safe(report.call)}</code></p>',
         "</div>",

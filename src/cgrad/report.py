@@ -305,15 +305,10 @@ def _note_lines(notes: Sequence[Note], room: int, paint: Paint) -> list[str]:
     each = max(1, (room - 1) // most)
     lines: list[str] = []
     for note in notes[:shown]:
-        lines += text.field("note", text.wrapped(note_text(note), each), paint)
+        lines += text.field("note", text.wrapped(str(note), each), paint)
     if len(notes) > shown:
         lines += text.field("", [f"and {_count(len(notes) - shown, 'more note')}: report.notes"], paint)
     return lines
-
-
-def note_text(note: Note) -> str:
-    """A note in one sentence: its kind, the argument it concerns, and its text."""
-    return f"{note.kind}{f' ({note.argument})' if note.argument else ''}: {note.text}"
 
 
 def _call_lines(call: str) -> list[str]:

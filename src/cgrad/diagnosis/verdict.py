@@ -74,6 +74,9 @@ class Note:
     argument: str
     text: str
 
+    def __str__(self) -> str:
+        return f"{self.kind}{f' ({self.argument})' if self.argument else ''}: {self.text}"
+
 
 @dataclass
 class Verdict:
