@@ -108,6 +108,26 @@ def test_structures_variables_and_integers_are_taken_as_they_come():
     assert cgrad.gradcheck(f, {"a": tf.constant([1.0, 3.0]), "b": tf.constant([2.0])}, tf.constant([0, 1, 1]))
 
 
+def test_a_number_for_a_vector_is_a_wrong_reduction():
+    @tf.custom_gradient
+    def total(x):
+        return tf.reduce_sum(x * x), lambda upstream: 0.0
+
+    report = cgrad.gradcheck(total, X)
+    assert names(report)[0] == "wrong-reduction"
+    assert "not-asked" not in [note.kind for note in report.notes]
+
+
+def test_numpy_that_refuses_a_second_derivative_aloud_is_a_note():
+    @cgrad.custom_jacobian(np.cos, diagonal=True, numpy=True)
+    def sine(x):
+        return np.sin(x)
+
+    report = cgrad.gradcheck(sine, X)
+    assert report
+    assert "second-order" in [note.kind for note in report.notes]
+
+
 def test_what_f_raises_is_reported_with_its_line():
     def f(x):
         return x * undefined  # noqa: F821

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from cgrad import interception, tracing
 from cgrad.diagnosis.verdict import Fault, Found, Note, fault
-from cgrad.errors import GradientError
+from cgrad.errors import GradientError, NotDifferentiableError
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.faults import BY_NAME
 from cgrad.interception import Call, MissingRule
@@ -185,6 +185,9 @@ def _second_raised(exam: Exam, piece: Evidence) -> Found:
     error: BaseException = piece.data["error"]
     place = tracing.user_line(error)
     seen = f"{type(error).__name__}: {_first_line(error)}" + (f" ({place})" if place else "")
+    refused = isinstance(error, NotDifferentiableError) and not piece.data["possible"]
+    if refused:  # said aloud, and NumPy has no second derivative to offer
+        return [Note("second-order", "", f"no second derivative: {_first_line(error)}")]
     named = _by_its_pull(piece.data["calls"], piece, seen) or _by_its_text(error, piece, seen)
     if named is not None and named.name != "raises":
         return [named]

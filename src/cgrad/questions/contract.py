@@ -193,10 +193,11 @@ def _own(exam: Exam, found: list[Evidence]) -> list[Evidence]:
     own: list[Evidence] = []
     outputs = [tuple(y.shape) for y in exam.run.targets] if exam.run else []
     for index, item in enumerate(exam.subject.inputs):
-        g = exam.answers[0][index] if exam.answers else None
+        g: Any = exam.answers[0][index] if exam.answers else None
         if g is None:
             continue
-        came = tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g
+        # in eager mode a tape hands on whatever the rule returned: a number, an array, IndexedSlices
+        came = tf.convert_to_tensor(g, item.dtype if isinstance(g, (int, float, complex)) else None)
         breach = contract.check_gradient(
             item.name, tuple(came.shape), came.dtype.name, item.shape, item.dtype.name, outputs=outputs
         )
