@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -166,6 +167,16 @@ def test_outputs_and_random_state_are_those_without_it():
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_random_layer_draws_as_if_nothing_had_been():
+    def run(audited):
+        drop = keras.layers.Dropout(0.5, seed=3)
+        with cgrad.audit() if audited else contextlib.nullcontext():
+            tf.recompute_grad(lambda x: drop(x, training=True))(X)
+        return drop(X, training=True).numpy()
+
+    np.testing.assert_array_equal(run(True), run(False))
+
+
 def test_variables_are_as_they_were():
     model = Deep()
     model(X)
@@ -194,6 +205,18 @@ def test_text_and_dict_tell_the_same():
     assert lines[0].startswith("2 custom gradients met in 2 calls: 1 wrong (")
     assert lines[1].startswith("  constant-factor: factor(float32[4, 3]), 1 calls, from tests/test_audit.py:")
     assert "repair: return g / 0.5" in str(found)
+
+
+def test_the_table_for_notebooks_is_escaped_and_the_worst_comes_first():
+    with cgrad.audit() as found:
+        right(X)
+        hostile = tf.custom_gradient(lambda x: (x * x, lambda u: u * x))
+        hostile(X)
+    found.met[0].name = "<script>alert(1)</script>"
+    page = found._repr_html_()
+    assert "<script>" not in page
+    assert page.index("constant-factor") < page.index(">right<")
+    assert "2 custom gradients met: 1 wrong" in page
 
 
 SCRIPT = """

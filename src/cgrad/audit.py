@@ -7,6 +7,7 @@ left as it was: the same outputs, the same random state, and what is hooked is p
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import os
 import sys
@@ -140,6 +141,11 @@ class Audit:
         return "\n".join([head, *(_row(m) for m in self.met)])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from cgrad import notebook
+
+        return notebook.audit_html(self)
 
 
 def _row(m: Met) -> str:
@@ -302,14 +308,23 @@ def _drawn(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _same_random_state() -> Iterator[None]:
     """Checks may draw random numbers; the program that goes on afterwards does not notice."""
     numpy_state = np.random.get_state()
-    generator = tf.random.get_global_generator()
-    state = tf.identity(generator.state)
+    states = [tf.random.get_global_generator().state, *_keras_seeds()]
+    before = [tf.identity(state) for state in states]
     try:
         with internals.other_eager_seeds():
             yield
     finally:
         np.random.set_state(numpy_state)
-        generator.state.assign(state)
+        for state, value in zip(states, before, strict=True):
+            state.assign(value)
+
+
+def _keras_seeds() -> list[Any]:
+    """The states of Keras's seed generators, one in each random layer: nothing lists them but the interpreter."""
+    keras = sys.modules.get("keras")
+    if keras is None:
+        return []
+    return [found.state for found in gc.get_objects() if type(found) is keras.random.SeedGenerator]
 
 
 def _describe(leaf: Any) -> str:

@@ -15,6 +15,7 @@ from cgrad.text import clean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from cgrad.audit import Audit
     from cgrad.diagnosis import Fault
     from cgrad.report import Report
 
@@ -66,6 +67,24 @@ def html(report: Report) -> str:
         "</div>",
     ]
     return "\n".join(parts)
+
+
+def audit_html(found: Audit) -> str:
+    """Returns what an audit met as a table, the worst first, each wrong one with its report."""
+    head = "".join(f"<th>{name}</th>" for name in ("verdict", "function", "signature", "calls", "from", "defined at"))
+    rows = []
+    for met in found.met:
+        caller = met.callers.most_common(1)[0][0] if met.callers else ""
+        style = "cgrad-good" if met.ok else "cgrad-bad"
+        cells = [met.name, met.signature, str(met.count), caller, met.place]
+        listed = "".join(f"<td>{_safe(cell)}</td>" for cell in cells)
+        rows.append(f'<tr><td class="{style}">{_safe(met.verdict)}</td>{listed}</tr>')
+    verdict = "nothing wrong" if found.ok else f"{sum(not m.ok for m in found.met)} wrong"
+    style = "cgrad-good" if found.ok else "cgrad-bad"
+    title = f'<p class="{style}">{len(found.met)} custom gradients met: {verdict}</p>'
+    details = "".join(html(report) for met in found.met if not met.ok for report in met.reports[:1])
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'{_STYLE}<div class="cgrad-report">{title}{table}</div>{details}'
 
 
 def _safe(text: str) -> str:
