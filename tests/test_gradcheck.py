@@ -128,6 +128,23 @@ def test_numpy_that_refuses_a_second_derivative_aloud_is_a_note():
     assert "second-order" in [note.kind for note in report.notes]
 
 
+@pytest.mark.parametrize(
+    ("f", "name"),
+    [
+        (lambda x: None, "raises"),
+        (lambda x: "text", "raises"),
+        (lambda x: 3.0, "tape-broken"),
+        (lambda x: np.sum(x.numpy()), "tape-broken"),
+        (lambda x: x > 0.0, "integer-output"),
+        (lambda x: tf.argmax(x), "integer-output"),
+    ],
+)
+def test_an_output_without_derivatives_is_named(f, name):
+    report = cgrad.gradcheck(f, X)
+    assert names(report) == [name]
+    assert "not-asked" not in [note.kind for note in report.notes]
+
+
 def test_what_f_raises_is_reported_with_its_line():
     def f(x):
         return x * undefined  # noqa: F821

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,5 +154,18 @@ def flat(exam: Exam, piece: Evidence) -> Found:
 
 
 def no_float_output(exam: Exam, piece: Evidence) -> Found:
-    """Names an output without derivatives."""
-    return [_integer_output(exam, piece) or fault("integer-output", piece, due="a floating-point output")]
+    """Names an output without derivatives: a number that left TensorFlow, an integer, or nothing at all."""
+    integer = _integer_output(exam, piece)
+    if integer:
+        return [integer]
+    outputs = exam.run.outputs if exam.run else []
+    tensors = [y for y in outputs if isinstance(y, (tf.Tensor, tf.Variable))]
+    came = ", ".join(type(y).__name__ for y in outputs) or "nothing"
+    if any(isinstance(y, (float, np.floating, np.ndarray)) for y in outputs):
+        gone = replace(piece, seen=f"f returns {came}", due="a tensor")
+        return [cut_fault(exam, gone) or fault("tape-broken", gone)]
+    if not tensors:
+        return [
+            fault("raises", piece, f"f returns {came}: there is nothing to differentiate.", argument="", due="a tensor")
+        ]
+    return [fault("integer-output", piece, due="a floating-point output")]
