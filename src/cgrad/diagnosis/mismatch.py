@@ -47,27 +47,26 @@ class Case:
 
     def got(self, probe: int) -> Vector:
         """The rule's answer to one of the first two probes."""
-        g = self.answers[probe][self.index]
-        return flat(g if g is not None else np.zeros(self.item.shape))
+        return self.entries(self.answers[probe][self.index], self.index)
 
     def rule(self, upstream: Sequence[Array]) -> Vector:
         """The rule's answer to any upstream."""
         assert self.exam.run is not None
-        g = self.exam.run.pull(upstream)[self.index]
-        return flat(g if g is not None else np.zeros(self.item.shape))
+        return self.entries(self.exam.run.pull(upstream)[self.index], self.index)
 
     def truth(self, upstream: Sequence[Array], index: int | None = None) -> Vector | None:
         """u^T J by the reference where it was believed, by a numerical Jacobian where f is small."""
         index = self.index if index is None else index
-        shape = self.exam.subject.inputs[index].shape
         if self.piece.data["truths"] is not None and self.exam.reference is not None:
-            g = self.exam.reference.pull(upstream)[index]
-            return flat(g if g is not None else np.zeros(shape, self._kind(index)))
+            return self.entries(self.exam.reference.pull(upstream)[index], index)
         columns = self._numerical(index)
         return None if columns is None else np.asarray(columns @ self.exam.weights(upstream))
 
-    def _kind(self, index: int) -> Any:
-        return np.complex128 if self.exam.subject.inputs[index].dtype.is_complex else np.float64
+    def entries(self, gradient: Array | None, index: int) -> Vector:
+        """The real numbers of a gradient of one input; None stands for zeros."""
+        item = self.exam.subject.inputs[index]
+        kind = np.complex128 if item.dtype.is_complex else np.float64
+        return flat(np.zeros(item.shape, kind) if gradient is None else gradient)
 
     def _numerical(self, index: int) -> Array | None:
         size = flat(self.exam.subject.inputs[index].value()).size
@@ -306,7 +305,9 @@ def _passed_on(case: Case) -> Fault | None:
     for probe in case.probes():
         fits = False
         got = case.rule(probe)
-        for u in probe:
+        for upstream in probe:
+            # what tf.cast makes of it on the way from a real output to a complex input, or back
+            u = upstream.astype(np.complex128) if case.item.dtype.is_complex else upstream.real
             if flat(u).shape == got.shape and case.explains(got, flat(u), probe, 1e-6):
                 fits = True
             axes = contract.broadcast_axes(tuple(u.shape), case.item.shape)
