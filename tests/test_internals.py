@@ -85,3 +85,37 @@ def test_tangents_innermost_first():
 
 def test_composite_tensors_are_taken_apart():
     assert len(internals.flatten({"r": tf.ragged.constant([[1.0], []]), "t": X})) == 3
+
+
+def test_the_rules_of_a_graph_are_let_go():
+    """TensorFlow keeps the rule of each trace, and its graph with it, for ever: those of a check need not be kept."""
+    square = tf.custom_gradient(lambda x: (x * x, lambda u: 2.0 * x * u))
+    registry = internals.ops.gradient_registry
+    before = set(registry.list())
+    concrete = tf.function(lambda x: square(square(x))).get_concrete_function(X)
+    kept = tf.function(lambda x: square(x)).get_concrete_function(X)
+    assert len(set(registry.list()) - before) == 3
+    internals.forget_rules(concrete.graph)
+    assert len(set(registry.list()) - before) == 1  # that of the other graph
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        y = kept(X)
+    assert list(tape.gradient(y, X)) == [2.0, 4.0]
+
+
+def test_a_check_leaves_no_rule_behind_but_those_of_the_user_s_own_graphs():
+    registry = internals.ops.gradient_registry
+    square = tf.custom_gradient(lambda x: (x * x, lambda u: 2.0 * x * u))
+    before = set(registry.list())
+    assert cgrad.gradcheck(square, X)
+    assert set(registry.list()) == before
+    graph = tf.function(square)
+    for _ in range(3):
+        assert cgrad.gradcheck(graph, X)
+    left = len(set(registry.list()) - before)
+    assert cgrad.gradcheck(graph, X)
+    assert len(set(registry.list()) - before) == left  # traced once for each kind of input, and kept as the user's
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        y = graph(X)
+    assert list(tape.gradient(y, X)) == [2.0, 4.0]

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import tensorflow as tf
 from tensorflow.python.eager import context, forwardprop_util, record  # type: ignore[attr-defined]
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import custom_gradient as _custom_gradient  # type: ignore[attr-defined]
 
 # Every call of a custom gradient, TensorFlow's own and Keras's included, looks these two names up in this module.
@@ -47,6 +48,20 @@ def other_eager_seeds() -> Iterator[None]:
     finally:
         if before is not None:
             current._rng = before
+
+
+def forget_rules(graph: Any) -> None:
+    """Lets go of the rules that the operations of a graph look up: they would keep it alive for ever.
+
+    Each trace of a custom gradient enters its rule in TensorFlow's registry, under a name of its own that only the
+    operations of that graph know. For a graph that nobody will differentiate any more.
+    """
+    entries = ops.gradient_registry._registry
+    for operation in graph.get_operations():
+        with contextlib.suppress(ValueError):  # most operations have no such attribute
+            name = operation.get_attr("_gradient_op_type").decode()
+            if name.startswith("CustomGradient-"):
+                entries.pop(name, None)
 
 
 def followed_by_accumulator(tensors: Sequence[tf.Tensor]) -> bool:

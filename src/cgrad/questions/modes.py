@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cgrad import interception
+from cgrad import interception, internals
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.numerics import Vector
 from cgrad.subject import Array, differentiable, flat, numpy, outputs_flat
@@ -84,7 +84,10 @@ def traced(
             raise
         with subject.converted():  # an `if` on a tensor in f itself, which a tf.function takes
             concrete = function.get_concrete_function(*signature)
-    return concrete(tensors, arrays)
+    try:
+        return concrete(tensors, arrays)
+    finally:
+        internals.forget_rules(concrete.graph)
 
 
 def _refused_without_rules(function: Any, signature: Any) -> bool:
