@@ -32,7 +32,7 @@ def test_nothing_else_lies_at_the_top():
 
 def test_ci_runs_what_the_readme_says():
     build, test = commands(README)
-    assert ".venv/bin/sphinx-build -c conf docs build/html" in build
+    assert ".venv/bin/sphinx-build -c conf -j 2 docs build/html" in build
     assert test.endswith(".venv/bin/pytest")
     assert re.search(r"sphinx-build -c conf .*docs build/html", CI)
     assert "sphinx-build -c conf -b doctest" in CI

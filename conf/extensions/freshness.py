@@ -31,8 +31,15 @@ def _set(app: Sphinx, config: Config) -> None:
     config.cgrad_fingerprint = fingerprint()
 
 
+def _helpers(app: Sphinx, docname: str, content: list[str]) -> None:
+    """A page is read anew when a module beside it changes: its cells import from there."""
+    for path in sorted(pathlib.Path(app.env.doc2path(docname)).parent.glob("*.py")):
+        app.env.note_dependency(str(path), docname=docname)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """A configuration value whose change makes Sphinx read every page anew."""
+    """A configuration value whose change makes Sphinx read every page anew, and each page's helper modules."""
+    app.connect("source-read", _helpers)
     app.add_config_value("cgrad_fingerprint", "", "env", types=[str])
     app.connect("config-inited", _set)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from sphinx.application import Sphinx
-from sphinx.config import Config
 
 
 def public_module(module: str) -> str:
@@ -17,11 +16,14 @@ def public_module(module: str) -> str:
     return "cgrad" if module.startswith("cgrad.") else module
 
 
-def _set(app: Sphinx, config: Config) -> None:
-    config.typehints_fixup_module_name = public_module
+def _set(app: Sphinx) -> None:
+    app.config.typehints_fixup_module_name = public_module
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Sets the function here, not in conf.py, so that the configuration can be pickled."""
-    app.connect("config-inited", _set)
+    """Sets the function once the configuration has been compared with the last build's.
+
+    A function is not kept with the environment: set any earlier it would count as changed, and every page be read anew.
+    """
+    app.connect("builder-inited", _set)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,9 +1,11 @@
-"""Kernels start without a word: what TensorFlow's libraries print while they load is not a page's output."""
+"""TensorFlow loads without a word: what its libraries print then is neither a page's output nor the build's."""
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
+import re
 import tempfile
 from typing import Any
 
@@ -28,8 +30,23 @@ del _load
 """
 
 
+def _load_to_read(app: Sphinx, docname: str, content: list[str]) -> None:
+    """Pages with docstrings or faults need TensorFlow in this process (one of several, with ``-j``)."""
+    if any(re.search(r"\bauto(function|class|module|exception|data)::|\{fault\}", text) for text in content):
+        exec(STARTUP, {})
+
+
+def _load_to_write(app: Sphinx) -> list[Any]:
+    """The pages of the sources need it, too; no page is added here."""
+    exec(STARTUP, {})
+    return []
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Gives the kernels of this build a profile of their own, and lets their manager choose encryption."""
+    app.connect("source-read", _load_to_read)
+    app.connect("html-collect-pages", _load_to_write, priority=100)  # before viewcode's
+    logging.getLogger("traitlets").setLevel(logging.WARNING)  # it announces every notebook, whatever -q says
     home = tempfile.TemporaryDirectory(prefix="cgrad-ipython-")
     app._cgrad_ipython = home  # lives as long as the build
     startup = pathlib.Path(home.name) / "profile_default" / "startup"
