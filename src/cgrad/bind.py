@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from cgrad import errors, internals
+from cgrad import errors, internals, usage
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 COMPOSITE = (tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices)
@@ -116,6 +117,17 @@ class Bound:
         return [argument for argument in self.arguments if argument.owed]
 
 
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError:  # compiled code without one, NumPy's ufuncs before NumPy 2.4 among it
+        count = getattr(function, "nin", None)
+        if count is None:
+            return inspect.signature(lambda *args, **kwargs: None)
+        names = ["x"] if count == 1 else [f"x{i + 1}" for i in range(count)]
+        return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names])
+
+
 class Binder:
     """Binds calls of one function.
 
@@ -129,9 +141,16 @@ class Binder:
 
     def __init__(self, function: Callable[..., Any], nondiff: str | Iterable[str]) -> None:
         self.name: str = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
-        self.signature: inspect.Signature = inspect.signature(function)
+        try:
+            self.signature: inspect.Signature = _signature(function)
+        except (TypeError, ValueError) as cause:
+            raise errors.UsageError(
+                f"a function whose signature can be read was due, but {self.name} has none ({cause}); wrap it: "
+                f"lambda x: {self.name}(x)"
+            ) from cause
         parameters = self.signature.parameters
-        self.nondiff: frozenset[str] = frozenset([nondiff] if isinstance(nondiff, str) else nondiff)
+        listed = usage.names("nondiff", nondiff, "the name of an argument, or several,")
+        self.nondiff: frozenset[str] = frozenset(listed)
         takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
         unknown = sorted(self.nondiff - set(parameters))
         if unknown and not takes_any:
@@ -195,7 +214,7 @@ class Binder:
             raise self._refuse(name, parameter.name, value)
         try:
             value = tf.nest.map_structure(as_tensor, value)
-        except (TypeError, ValueError) as cause:
+        except (TypeError, ValueError, RecursionError) as cause:
             raise self._refuse(name, parameter.name, value) from cause
         flat = internals.flatten(value)
         return Argument(name, keyword, value, False, len(flat), any(differentiable(t) for t in flat))
@@ -231,7 +250,37 @@ def as_tensor(value: Any) -> Any:
         return value
     if isinstance(value, STATIC_TYPES):
         raise TypeError(f"{value!r} is no tensor")
+    if isinstance(value, np.ndarray):
+        usage.size(f"an array of shape {value.shape}", value.shape, "take a part of it")
     return tf.convert_to_tensor(value)
+
+
+def as_output(
+    where: str, value: Any, error: type[errors.GradientError] = errors.ContractError, optional: bool = False
+) -> Any:
+    """Returns what a function returned with tensors for leaves.
+
+    Args:
+        where: the function, for the message.
+        value: what it returned.
+        error: the class of the error.
+        optional: whether None may stand in a place of the structure.
+
+    Raises:
+        GradientError: of that class, if a leaf cannot be a tensor.
+    """
+    try:
+        return tf.nest.map_structure(lambda leaf: None if leaf is None and optional else as_tensor(leaf), value)
+    except (TypeError, ValueError, RecursionError) as cause:
+        raise error(
+            errors.describe(
+                "tape-broken",
+                where,
+                f"the function returned {usage.shown(value)}, where a tensor or a structure of tensors was due",
+                "only tensors have a derivative.",
+                "return the tensors that the result is made of",
+            )
+        ) from cause
 
 
 def differentiable(tensor: tf.Tensor) -> bool:
