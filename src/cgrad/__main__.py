@@ -1,6 +1,6 @@
 """The command line: ``python -m cgrad explain CG101``, ``check module:function 'float32[2,3]'``, ``audit script.py``.
 
-Exit status: 0 right, 1 a fault, 2 bad use. ``explain`` imports no TensorFlow.
+Exit status: 0 right, 1 a fault, 2 bad use, 130 interrupted. ``explain`` imports no TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import contextlib
 import importlib
 import inspect
 import json
+import math
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cgrad import faults, text
+from cgrad.usage import LARGEST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 _RANDOM = re.compile(r"([a-z]+\d*)\[\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)\]")
+_AXES = 32
 _MODES = ("eager", "graph", "xla", "pfor", "forward")  # cgrad.exam has them too, and TensorFlow with them
 
 
@@ -44,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
+    except KeyboardInterrupt:
+        print(f"python -m cgrad {options.command}: interrupted", file=sys.stderr)
+        return 130  # as a shell says it
     except BadUse as error:
         print(f"python -m cgrad {options.command}: {error}", file=sys.stderr)
         return 2
@@ -160,6 +167,7 @@ def _audit(options: argparse.Namespace) -> int:
     import runpy
 
     from cgrad.audit import audit
+    from cgrad.errors import UsageError
 
     before, sys.argv = sys.argv, [options.script, *options.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(options.script)))
@@ -171,11 +179,25 @@ def _audit(options: argparse.Namespace) -> int:
             except SystemExit as end:
                 if end.code not in (None, 0):
                     raise BadUse(f"{options.script} ended with status {end.code}") from None
+            except Exception as error:
+                raise _of_the_script(options.script, error) from None
+    except UsageError as error:  # its text starts with the name of the option
+        raise BadUse(f"--{str(error).replace('_', '-', 1)}") from None
     finally:
         sys.argv = before
         del sys.path[0]
     print(json.dumps(found.to_dict()) if options.json else found)
     return 0 if found.ok else 1
+
+
+def _of_the_script(script: str, error: Exception) -> BadUse:
+    """Prints the script's own traceback, without the frames that ran it."""
+    trace = error.__traceback__
+    while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename) != os.path.abspath(script):
+        trace = trace.tb_next
+    traceback.print_exception(error.with_traceback(trace), chain=trace is not None)
+    place = f", line {trace.tb_lineno}" if trace is not None else ""
+    return BadUse(f"{script} raised {_say(error)}{place}; nothing was checked")
 
 
 def _report(function: Any, options: argparse.Namespace) -> Any:
@@ -199,6 +221,8 @@ def _report(function: Any, options: argparse.Namespace) -> Any:
         )
     except UsageError as error:
         raise BadUse(f"--{error}") from None  # its text starts with the name of the option
+    except SystemExit as end:
+        raise BadUse(f"{options.target} left the program: {_say(end)}") from None
 
 
 def _function(target: str) -> Any:
@@ -250,7 +274,7 @@ def _shape(given: str) -> tuple[str, tuple[int, ...]] | complex:
     """The dtype and shape that an argument asks for, or the number that it is."""
     found = _RANDOM.fullmatch(given.strip())
     if found and found[1] in FLOATS + INTEGERS:
-        return found[1], tuple(int(size) for size in found[2].split(",") if size.strip())
+        return found[1], _sizes(given, [size.strip() for size in found[2].split(",") if size.strip()])
     for number in (int, float, complex):
         with contextlib.suppress(ValueError):
             return number(given)
@@ -259,6 +283,16 @@ def _shape(given: str) -> tuple[str, tuple[int, ...]] | complex:
         f"input {given!r}: a dtype with a shape, such as 'float32[2,3]' or 'float64[]', or a number was due\n"
         f"  dtypes: {dtypes}"
     )
+
+
+def _sizes(given: str, sizes: list[str]) -> tuple[int, ...]:
+    """The sizes of a shape that can be drawn: nothing is allocated before they are judged."""
+    if len(sizes) > _AXES:
+        raise BadUse(f"input {text.clean(given)[:40]!r}: at most {_AXES} axes were due, but got {len(sizes)}")
+    shape = tuple(int(size[:20]) for size in sizes)  # twenty digits are too many already
+    if math.prod(shape) > LARGEST:
+        raise BadUse(f"input {text.clean(given)[:60]!r}: at most {LARGEST} elements were due")
+    return shape
 
 
 def _input(given: str, random: np.random.Generator) -> Any:

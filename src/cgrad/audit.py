@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cgrad import interception, internals
+from cgrad import interception, internals, usage
+from cgrad.errors import said
 from cgrad.exam import Exam, Options, dependence, run_eagerly
-from cgrad.gradcheck import gradcheck
+from cgrad.gradcheck import gradcheck, options_of
 from cgrad.numerics import Shape
 from cgrad.report import Report
 from cgrad.subject import Subject, differentiable
@@ -216,6 +217,9 @@ def audit(
     Yields:
         An `Audit`, filled when the block ends: true when nothing is wrong; print it.
 
+    Raises:
+        UsageError: before the block is entered, for a wrong value of an option.
+
     Examples:
         >>> import tensorflow as tf
         >>> import cgrad
@@ -230,6 +234,15 @@ def audit(
         (False, [('cube', 'wrong-value')])
     """
     options = {"order": 1, "modes": ("eager",), **options}
+    try:
+        options_of(**options)
+    except TypeError as error:
+        raise TypeError(str(error).replace("options_of", "audit")) from None
+    usage.integer("max_checks", max_checks, 0, "a non-negative integer")
+    usage.integer("points", points, 1, "a positive integer")
+    usage.real("max_seconds", max_seconds, "a positive number of seconds", 0.0, float("inf"))
+    usage.collection_of_names("allow", allow)
+    usage.flag("eagerly", eagerly)
     found, log = Audit(), _Log(points)
     with interception.intercepting(log), run_eagerly() if eagerly else contextlib.nullcontext():
         yield found
@@ -258,7 +271,7 @@ def _check(kept: _Kept, options: dict[str, Any]) -> None:
             inputs = _drawn(args) if kept.met.graph else args
             report = gradcheck(call, *inputs, **options)
         except Exception as error:
-            kept.met.unchecked = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            kept.met.unchecked = f"{type(error).__name__}: {said(error).partition(chr(10))[0][:120]}"
             return
         if kept.met.graph and any(f.name == "raises" and "out of scope" in f.seen for f in report.faults):
             kept.met.unchecked = "it closes over tensors of the graph it was traced in; use eagerly=True"

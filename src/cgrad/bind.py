@@ -141,13 +141,7 @@ class Binder:
 
     def __init__(self, function: Callable[..., Any], nondiff: str | Iterable[str]) -> None:
         self.name: str = getattr(function, "__qualname__", type(function).__name__).rpartition("<locals>.")[2]
-        try:
-            self.signature: inspect.Signature = _signature(function)
-        except (TypeError, ValueError) as cause:
-            raise errors.UsageError(
-                f"a function whose signature can be read was due, but {self.name} has none ({cause}); wrap it: "
-                f"lambda x: {self.name}(x)"
-            ) from cause
+        self.signature: inspect.Signature = _signature(function)
         parameters = self.signature.parameters
         listed = usage.names("nondiff", nondiff, "the name of an argument, or several,")
         self.nondiff: frozenset[str] = frozenset(listed)

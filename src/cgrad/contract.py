@@ -149,7 +149,7 @@ def check_number(came: int, arguments: Sequence[str], optional: Sequence[str] = 
         arguments: the names of the arguments that need a gradient, in order.
         optional: the names of those and of the arguments that take none; a rule may return None for each of these.
     """
-    if came == len(arguments) or came == len(optional):
+    if came == len(arguments) or (optional and came == len(optional)):
         return None
     names = ", ".join(f"`{name}`" for name in arguments)
     listed = ", ".join(f"d_{name.replace('[', '_').replace(']', '')}" for name in arguments)

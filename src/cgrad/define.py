@@ -7,7 +7,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import tensorflow as tf
 
-from cgrad import bind, engine, errors, linear, rules
+from cgrad import bind, engine, errors, linear, rules, usage
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -235,6 +235,9 @@ def custom_jacobian(
         array([ 1., -3.], dtype=float32)
     """
     _require_callable("custom_jacobian", jacobian)
+    usage.flag("custom_jacobian(diagonal=)", diagonal)
+    if not isinstance(batched, bool):
+        usage.integer("custom_jacobian(batched=)", batched, 0, "a bool, or a number of axes,")
     if diagonal and batched:
         raise errors.UsageError("cgrad.custom_jacobian: a Jacobian is either diagonal=True or batched=True")
     form = linear.Form(diagonal, int(batched))
@@ -249,9 +252,11 @@ def custom_jacobian(
 
 
 def _options(definer: str, numpy: bool, out: Any) -> dict[str, Any]:
+    usage.flag(f"{definer}(numpy=)", numpy)
     if out is not None and not numpy:
         raise errors.UsageError(f"cgrad.{definer}: out= describes what NumPy code returns; say numpy=True with it")
-    if out is not None and not all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(out)):
+    specs = [] if out is None else tf.nest.flatten(out)
+    if out is not None and not (specs and all(isinstance(spec, tf.TensorSpec) for spec in specs)):
         raise errors.UsageError(f"cgrad.{definer}: out= takes a tf.TensorSpec or a structure of them, and got {out!r}")
     return {"numpy": numpy, "out": out}
 

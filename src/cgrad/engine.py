@@ -162,11 +162,13 @@ class _Call:
         return returned
 
     def _flatten(self, value: Any) -> None:
-        value = tf.nest.map_structure(lambda leaf: None if leaf is None else bind.as_tensor(leaf), value)
+        value = bind.as_output(self.definition.name, value, optional=True)
         self.evaluated.value = value
         leaves = internals.flatten(value)
         self.positions = [i for i, leaf in enumerate(leaves) if leaf is not None]
         self.outputs = [leaves[i] for i in self.positions]
+        if not self.outputs:
+            bind.as_output(self.definition.name, None)  # nothing at all: it says so
 
     def result(self, outputs: Sequence[tf.Tensor]) -> Any:
         """Returns flat tensors in the structure of the output."""

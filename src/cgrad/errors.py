@@ -135,6 +135,14 @@ class CapturedTensorWarning(UserWarning):
     """
 
 
+def said(error: BaseException) -> str:
+    """Returns the text of an exception, also of one that cannot give it."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text cannot be had: {type(second).__name__})"
+
+
 def describe(fault: str, function: str, what: str, why: str, repair: str) -> str:
     """Returns the text of an error: code and place, reason, repair, page."""
     entry = faults.BY_NAME[fault]

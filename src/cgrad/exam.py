@@ -16,8 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from cgrad import interception
+from cgrad.errors import ContractError
 from cgrad.numerics import Line, Shape, Slope, Vector, first_step
 from cgrad.subject import Array, Run, Subject, flat, numpy, outputs_flat
+from cgrad.usage import shown
 
 MODES = ("eager", "graph", "xla", "pfor", "forward")
 
@@ -128,6 +130,7 @@ class Exam:
                 self.probes = [u, v, mixed]
                 if self.subject.inputs and self.run.targets:
                     self.answers = [self.run.raw(probe) for probe in self.probes]
+                    self._refuse_what_is_no_tensor()
                 self.stage = ""
             except Exception as error:
                 self.error = error
@@ -136,6 +139,19 @@ class Exam:
         for variable in run.watched:
             self.subject.add_variable(variable)
         run.add_sources()
+
+    def _refuse_what_is_no_tensor(self) -> None:
+        """A rule may return anything, and in eager mode a tape hands it on: an object is an error of that rule."""
+        due = "where a gradient was due, a tensor of the input's shape"
+        found: Exception | None = None
+        for call in self.calls:
+            for pull in call.pulls:
+                odd = [g for g in tf.nest.flatten(pull.returned) if not _is_numbers(g)]
+                if odd:
+                    found = ContractError(f"[CG101] {call.name}: the rule returned {shown(odd[0])}, {due}")
+                    pull.error = found
+        if found is not None:
+            raise found
 
     # --- probes -----------------------------------------------------------------------------------
 
@@ -298,7 +314,15 @@ class Exam:
 
     def gradients(self, probe: int) -> list[Array | None]:
         """The rule's answer to a probe, as arrays."""
-        return [None if g is None else numpy(g) for g in self.answers[probe]]
+        found = [None if g is None else numpy(g) for g in self.answers[probe]]
+        return [None if g is None or g.dtype.kind not in "biufc" else g for g in found]
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether TensorFlow takes it for a tensor (of strings too: that is another dtype)."""
+    if value is None or isinstance(value, (tf.Tensor, tf.Variable, tf.IndexedSlices, bool, int, float, complex)):
+        return True
+    return isinstance(value, (tf.RaggedTensor, tf.SparseTensor, np.ndarray, np.generic))
 
 
 def _surer(first: Slope, second: Slope) -> Slope:

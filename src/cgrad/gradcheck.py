@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from cgrad import progress
+from cgrad import progress, usage
 from cgrad.diagnosis import Fault, Note, Verdict, diagnose
-from cgrad.errors import UsageError
+from cgrad.errors import said
 from cgrad.exam import MODES, Exam, Options, run_eagerly
 from cgrad.faults import BY_NAME
 from cgrad.jacobians import lazily
@@ -56,7 +55,8 @@ def gradcheck(
         A `Report`: true when nothing is wrong, with ``faults`` and ``notes``; print it.
 
     Raises:
-        UsageError: for a wrong call of gradcheck itself. What f does wrong is reported, not raised.
+        UsageError: for a wrong call of gradcheck itself. What f does wrong is reported, not raised. There is no limit
+            of time: a function that never returns is waited for, and Ctrl-C ends the check with everything as it was.
 
     Source:
         Central differences with Richardson's extrapolation: Ridders, Adv. Eng. Software 4 (1982) 75.
@@ -80,7 +80,7 @@ def gradcheck(
         ...     return x + b, lambda upstream: (upstream, tf.reduce_sum(upstream, axis=[0]))
         >>> assert cgrad.gradcheck(shift, tf.ones((2, 3)), tf.zeros(3))
     """
-    options = _options(order, modes, surrogate, rtol, seed)
+    options = options_of(order, modes, surrogate, rtol, seed)
     start = time.perf_counter()
     subject = Subject(f, args)
     exam = Exam(subject, options)
@@ -150,7 +150,7 @@ def _ask(question: ModuleType, exam: Exam, verdict: Verdict) -> None:
         verdict.add(diagnose(exam, question.ask(exam)))
     except Exception as error:
         verdict.notes.append(
-            Note("not-asked", "", f"the question of {name} broke off: {type(error).__name__}: {error}")
+            Note("not-asked", "", f"the question of {name} broke off: {type(error).__name__}: {said(error)}")
         )
 
 
@@ -187,17 +187,26 @@ def _finest(exam: Exam) -> Exam:
     return fine
 
 
-def _options(order: int, modes: tuple[str, ...], surrogate: bool, rtol: float | None, seed: int) -> Options:
-    if order not in (1, 2):
-        raise UsageError(f"order: 1 or 2 was due, but got {order!r}")
-    given: Any = modes
-    names: tuple[str, ...] = (given,) if isinstance(given, str) else tuple(given)
+def options_of(
+    order: int = 2,
+    modes: tuple[str, ...] = MODES,
+    surrogate: bool = False,
+    rtol: float | None = None,
+    seed: int = 0,
+) -> Options:
+    """Returns the options of a check once each of them has been judged.
+
+    Raises:
+        UsageError: names the option, what was due and what came.
+    """
+    if usage.integer("order", order, 1, "1 or 2") > 2:
+        raise usage.wrong("order", "1 or 2", order)
+    due = f"any of {', '.join(MODES)}"
+    names = usage.names("modes", modes, due)
     unknown = [m for m in names if m not in MODES]
-    if unknown:
-        raise UsageError(f"modes: any of {', '.join(MODES)} were due, but got {unknown[0]!r}")
-    if rtol is not None and not 0 < rtol < 1:
-        raise UsageError(f"rtol: None or a number between 0 and 1 was due, but got {rtol!r}")
-    number: Any = seed
-    if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 0:
-        raise UsageError(f"seed: a non-negative integer was due, but got {seed!r}")
-    return Options(order, names, bool(surrogate), rtol, int(seed))
+    if unknown or not names:
+        raise usage.wrong("modes", due, unknown[0] if unknown else modes)
+    if rtol is not None:
+        usage.real("rtol", rtol, "None or a number between 0 and 1", 0.0, 1.0)
+    number = usage.integer("seed", seed, 0, "a non-negative integer")
+    return Options(int(order), names, usage.flag("surrogate", surrogate), rtol, number)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cgrad import contract, errors
+from cgrad import contract, errors, usage
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,9 @@ def check(block: Any, y: tf.Tensor, x: tf.Tensor, form: Form, where: tuple[str, 
     elif isinstance(block, tf.SparseTensor):
         came, due = _sizes(block.shape), _concat(_sizes(y.shape), _sizes(x.shape))
     else:
-        block = tf.convert_to_tensor(block, None if isinstance(block, tf.Tensor) else _widest(y, x))
+        block = _as_tensor(block, y, x, where)
         came, due = _sizes(block.shape), _due(y, x, form)
+    _require_axes(y, x, form, where)
     if not contract.compatible(came, due):
         raise errors.ContractError(_wrong_shape(came, due, y, x, form, function, argument))
     if block.dtype not in (y.dtype, x.dtype):
@@ -102,6 +103,39 @@ def check(block: Any, y: tf.Tensor, x: tf.Tensor, form: Form, where: tuple[str, 
             )
         )
     return block
+
+
+def _as_tensor(block: Any, y: tf.Tensor, x: tf.Tensor, where: tuple[str, str]) -> tf.Tensor:
+    try:
+        if isinstance(block, (tf.RaggedTensor, tf.IndexedSlices)):
+            raise TypeError(f"a {type(block).__name__} is none of the forms of a Jacobian")
+        return tf.convert_to_tensor(block, None if isinstance(block, tf.Tensor) else _widest(y, x))
+    except (TypeError, ValueError) as cause:
+        raise errors.ContractError(
+            errors.describe(
+                "wrong-arity",
+                where[0],
+                f"the Jacobian in `{where[1]}` is {usage.shown(block)}, where a tensor, a tf.linalg.LinearOperator "
+                "or a tf.SparseTensor was due",
+                "a Jacobian has the structure of the output, and in each place of it one entry for each argument.",
+                "return the Jacobian as one tensor of shape y.shape + x.shape",
+            )
+        ) from cause
+
+
+def _require_axes(y: tf.Tensor, x: tf.Tensor, form: Form, where: tuple[str, str]) -> None:
+    known = [sizes for t in (y, x) if (sizes := _sizes(t.shape)) is not None]
+    if any(len(sizes) < form.batched for sizes in known):
+        raise errors.ContractError(
+            errors.describe(
+                "wrong-shape",
+                where[0],
+                f"batched={form.batched} says that y and `{where[1]}` have {form.batched} leading axes in common, but "
+                f"they have the shapes {contract.show(_sizes(y.shape))} and {contract.show(_sizes(x.shape))}",
+                "a batched function works on each entry of a batch alone.",
+                "leave out batched=, or say how many axes the batch has",
+            )
+        )
 
 
 def spec(y: tf.Tensor, x: tf.Tensor, form: Form) -> tf.TensorSpec:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cgrad import bind, errors
+from cgrad import bind, errors, usage
 
 Array = np.ndarray[Any, Any]
 
@@ -186,8 +186,23 @@ def _failing(x: tf.Tensor, message: str) -> Any:
     return tf.fill(tf.shape(x), tf.cast(nan, x.dtype))
 
 
+def _no_array(name: str, result: Any, spec: tf.TensorSpec) -> str:
+    return errors.describe(
+        "wrong-dtype",
+        name,
+        f"the NumPy code returned {usage.shown(result)}, where numbers of shape {spec.shape} were due",
+        "what TensorFlow takes back is one array of numbers.",
+        f"return an array of shape {spec.shape} and dtype {spec.dtype.name}",
+    )
+
+
 def _checked(name: str, result: Any, spec: tf.TensorSpec) -> Array:
-    array = np.asarray(result)
+    try:
+        array = np.asarray(result)
+    except ValueError as cause:
+        raise errors.ContractError(_no_array(name, result, spec)) from cause
+    if array.dtype.kind not in "biufcV" and not spec.dtype == tf.string:
+        raise errors.ContractError(_no_array(name, result, spec))
     if not spec.shape.is_compatible_with(array.shape):
         raise errors.ContractError(
             errors.describe(

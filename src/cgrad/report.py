@@ -16,6 +16,7 @@ from cgrad.exam import Options
 from cgrad.faults import BY_CODE
 from cgrad.jacobians import LIMIT, Jacobians
 from cgrad.text import Paint
+from cgrad.usage import shown, wrong
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,6 +127,8 @@ class Report:
             file: the stream; stdout by default.
         """
         stream = sys.stdout if file is None else file
+        if not hasattr(stream, "write"):
+            raise wrong("file", "a stream with a `write`", file)
         paint = text.coloured if text.wants_colour(stream) else text.plain
         print(text.encodable("\n".join(self._lines(paint, timed=True)), stream), file=stream)
 
@@ -192,8 +195,19 @@ class Report:
             data: what `to_dict` returned.
 
         Raises:
-            KeyError: if an entry is missing, or a code is none of the catalogue's.
+            UsageError: if it is no such dict: an entry is missing or of another kind, or a code is none of the
+                catalogue's.
         """
+        try:
+            return cls._read(data)
+        except (AttributeError, KeyError, TypeError, ValueError) as cause:
+            reason = f"{type(cause).__name__}: {cause}"
+            raise UsageError(
+                f"Report.from_dict: what Report.to_dict returned was due, but got {shown(data)} ({reason})"
+            ) from cause
+
+    @classmethod
+    def _read(cls, data: dict[str, Any]) -> Report:
         texts = ("argument", "seen", "due", "reason", "repair")
         return cls(
             function=data["function"],

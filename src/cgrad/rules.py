@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cgrad import bind, collect, engine, errors, internals, linear, outside
+from cgrad import bind, collect, engine, errors, internals, linear, outside, usage
 from cgrad.bind import Bound
 from cgrad.engine import Definition, Evaluated
 
@@ -52,7 +52,7 @@ def of_jacobian(definition: Definition, bound: Bound, args: list[Any], kwargs: d
     """The rule returns the Jacobian, in one of the forms of `linear`."""
     with internals.unrecorded():
         value = definition.function(*args, **kwargs)
-    value = tf.nest.map_structure(bind.as_tensor, value)
+    value = bind.as_output(definition.name, value)
     blocks = Blocks(definition, bound, value)
     return Evaluated(value, blocks.pull, blocks.push, blocks.jacobian)
 
@@ -110,6 +110,8 @@ class Blocks:
         """Sorts what came by output and flat argument: the structure of y, in each place that of the arguments."""
         owed = self.bound.owed()
         rows: list[list[Any]] = []
+        if returned is None and owed and any(bind.differentiable(y) for y in self.outputs):
+            raise errors.ContractError(_forgotten(self.name, "the Jacobian"))
         for y, entry in zip(self.outputs, self._matched(self.value, returned, "y"), strict=True):
             if not bind.differentiable(y):
                 rows.append([None] * len(self.bound.tensors))
@@ -197,7 +199,7 @@ def of_jvp(definition: Definition, bound: Bound, args: list[Any], kwargs: dict[s
     """The rule maps ``(primals, tangents)`` to the tangent of the output; its transpose is the reverse rule."""
     with internals.unrecorded():
         value = definition.function(*args, **kwargs)
-    value = tf.nest.map_structure(bind.as_tensor, value)
+    value = bind.as_output(definition.name, value)
     outputs = internals.flatten(value)
 
     def push(inputs: Sequence[tf.Tensor], tangents: Sequence[Any]) -> list[Any]:
@@ -239,6 +241,8 @@ def _tangents_out(
     """Applies the rule; returns one flat tangent for each output, judged, and None for those that have none."""
     assert definition.rule is not None
     returned = definition.rule(*_primals_and_tangents(bound, inputs, tangents))
+    if returned is None and any(bind.differentiable(y) for y in outputs):
+        raise errors.ContractError(_forgotten(definition.name, "the tangent of the output"))
     leaves = tf.nest.flatten(returned)
     if len(leaves) != len(outputs):
         raise errors.ContractError(
@@ -258,7 +262,18 @@ def _tangent(name: str, y: tf.Tensor, leaf: Any) -> Any:
         return None
     if leaf is None:
         return tf.zeros_like(y)
-    tangent = leaf if isinstance(leaf, tf.Tensor) else tf.convert_to_tensor(leaf, y.dtype)
+    try:
+        tangent = leaf if isinstance(leaf, tf.Tensor) else tf.convert_to_tensor(leaf, y.dtype)
+    except (TypeError, ValueError) as cause:
+        raise errors.ContractError(
+            errors.describe(
+                "wrong-arity",
+                name,
+                f"the rule returned {usage.shown(leaf)}, where a {y.dtype.name} tangent of shape {y.shape} was due",
+                "J v has the structure, shape and dtype of the output.",
+                "return the derivative of y along the tangents",
+            )
+        ) from cause
     if tangent.dtype == y.dtype and tangent.shape.is_compatible_with(y.shape):
         return tangent
     raise errors.ContractError(
@@ -270,6 +285,16 @@ def _tangent(name: str, y: tf.Tensor, leaf: Any) -> Any:
             "J v has the shape and dtype of the output.",
             "return the derivative of y along the tangents",
         )
+    )
+
+
+def _forgotten(name: str, due: str) -> str:
+    return errors.describe(
+        "none-returned",
+        name,
+        f"the rule returned None, where {due} was due",
+        "None would be read as a derivative of zero; it is what a function without a return statement gives.",
+        "return the derivative; tf.zeros(...) where it is zero",
     )
 
 
@@ -364,7 +389,7 @@ def outside_value(
         specs = list(tf.nest.flatten(out))
         return tf.nest.pack_sequence_as(out, outside.call(definition.name, flat, bound.tensors, specs)), specs
     if tf.executing_eagerly() and not any(map(tf.is_symbolic_tensor, bound.tensors)):
-        results = [tf.convert_to_tensor(r) for r in flat(*(t.numpy() for t in bound.tensors))]
+        results = [bind.as_output(definition.name, r) for r in flat(*(t.numpy() for t in bound.tensors))]
         specs = [tf.TensorSpec(r.shape, r.dtype) for r in results]
     else:
         specs = outside.infer(definition.name, flat, bound.tensors)

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from cgrad.errors import UsageError
+from cgrad import usage
+from cgrad.errors import UsageError, said
 from cgrad.numerics import Vector
 
 Array = NDArray[Any]
@@ -50,7 +51,8 @@ class Input:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape."""
-        return tuple(self.leaf.shape)
+        known: Any = self.leaf.shape
+        return tuple(known) if known.is_fully_defined() else self.value().shape  # a variable of no fixed shape
 
     def value(self) -> Array:
         """The value, as an array."""
@@ -97,7 +99,15 @@ def _named_leaves(f: Any, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
         ):
             name = parameters[index].name
-        leaves += [(name + path, leaf) for path, leaf in _paths(arg)]
+        try:
+            leaves += [(name + path, leaf) for path, leaf in _paths(arg)]
+        except TypeError as cause:
+            raise UsageError(
+                f"{name}: a structure whose keys can be sorted was due, but got a dict with keys of several kinds "
+                f"({cause})"
+            ) from cause
+        except RecursionError as cause:
+            raise UsageError(f"{name}: a nested structure was due, but got one that holds itself") from cause
     return leaves
 
 
@@ -120,20 +130,36 @@ def _paths(tree: Any) -> list[tuple[str, Any]]:
     return [(f".component[{i}]", leaf) for i, leaf in enumerate(leaves)]
 
 
-def _as_leaf(value: Any) -> Any:
+def _as_leaf(name: str, value: Any) -> Any:
     """Arrays and floats become tensors, a Keras variable the TensorFlow one inside it."""
     if isinstance(value, (np.ndarray, np.floating, np.complexfloating, float, complex)):
-        array: Any = value
-        return tf.convert_to_tensor(array)
+        return _as_tensor(name, value)
+    if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value):
+        raise UsageError(
+            f"{name}: a tensor with a value was due, but got a symbolic one, of a graph that is being built; call "
+            "gradcheck outside of tf.function, on a point"
+        )
     inner = getattr(value, "value", None)
     if isinstance(inner, tf.Variable) and not isinstance(value, tf.Variable):
         return inner
     return value
 
 
+def _as_tensor(name: str, value: Any) -> Any:
+    usage.size(f"{name}, of shape {np.shape(value)},", np.shape(value), "check a part of it")
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as cause:
+        raise UsageError(
+            f"{name}: a tensor, or an array that TensorFlow can take, was due, but got an array of dtype "
+            f"{getattr(value, 'dtype', type(value).__name__)}; x.astype(np.float64) may be what is meant"
+        ) from cause
+
+
 def _described(leaf: Any) -> str:
     if isinstance(leaf, (tf.Tensor, tf.Variable)):
-        return f"{tf.as_dtype(leaf.dtype).name}{list(leaf.shape)}"
+        shape: Any = leaf.shape
+        return f"{tf.as_dtype(leaf.dtype).name}{'[?]' if shape.rank is None else list(shape)}"
     return repr(leaf) if isinstance(leaf, (bool, int, float, str, type(None))) else type(leaf).__name__
 
 
@@ -163,7 +189,9 @@ class Subject:
         self.f: Callable[..., Any] = f
         self.args: tuple[Any, ...] = tuple(args)
         named = _named_leaves(f, self.args)
-        self.leaves: list[Any] = _apart([_as_leaf(leaf) for _, leaf in named])
+        self.leaves: list[Any] = _apart([_as_leaf(name, leaf) for name, leaf in named])
+        if not tf.executing_eagerly():
+            raise UsageError("gradcheck runs f and looks at values: it has to be called outside of tf.function")
         self.names: list[str] = [name for name, _ in named]
         self.inputs: list[Input] = [
             Input(name, leaf, position)
@@ -179,7 +207,7 @@ class Subject:
         if callable(declared):
             declared = ()
         for variable in declared:
-            self.add_variable(_as_leaf(variable))
+            self.add_variable(_as_leaf("", variable))
 
     def add_variable(self, variable: Any) -> None:
         """Takes a captured variable in among the inputs, once."""
@@ -212,7 +240,12 @@ class Subject:
         """The flat outputs of f for these leaves (by default: at the point)."""
         self.evaluations += 1
         outputs = self.f(*self.rebuild(self.leaves if leaves is None else leaves))
-        return list(tf.nest.flatten(outputs, expand_composites=True))
+        try:
+            return list(tf.nest.flatten(outputs, expand_composites=True))
+        except (TypeError, RecursionError) as cause:
+            raise TypeError(
+                f"f returned {usage.shown(outputs)}, which has keys that cannot be sorted, or holds itself"
+            ) from cause
 
     @contextlib.contextmanager
     def converted(self) -> Iterator[None]:
@@ -312,7 +345,7 @@ class Run:
         try:
             return list(self._tape.gradient(self.targets, self._sources, output_gradients=given))
         except RuntimeError as error:
-            if "non-persistent" not in str(error):
+            if "non-persistent" not in said(error):
                 raise
             self.once = True
             return Run(self.subject, self._leaves)._with_sources(self._sources).raw(upstreams)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from cgrad import bind, errors, internals, linear
+from cgrad import bind, errors, internals, linear, usage
 
 Unconnected = Literal["zero", "error"]
 ArgNums = int | str | Iterable[int | str] | None
@@ -47,7 +47,8 @@ def vjp(
         >>> pullback(tf.constant([3.0, 5.0])).numpy()
         array([10.,  3.], dtype=float32)
     """
-    traced = _trace(f, primals, kwargs, argnums)
+    usage.one_of("unconnected", unconnected, ("zero", "error"))
+    traced = _trace("vjp", f, primals, kwargs, argnums)
 
     def pullback(upstream: Any) -> Any:
         ups = _like("the upstream", upstream, "the output", traced.value)
@@ -97,8 +98,12 @@ def jvp(
         raise errors.UsageError("cgrad.jvp takes tuples: cgrad.jvp(f, (x,), (v,))")
     if len(primals) != len(tangents):
         raise errors.UsageError(f"cgrad.jvp got {len(primals)} primals and {len(tangents)} tangents")
+    usage.one_of("unconnected", unconnected, ("zero", "error"))
     moved = [i for i, tangent in enumerate(tangents) if tangent is not None]
-    traced = _trace(f, primals, kwargs, moved)
+    _require_differentiable("tangents", primals, kwargs, moved)
+    if not primals:
+        raise errors.UsageError("cgrad.jvp differentiates in at least one argument, but got no primals")
+    traced = _trace("jvp", f, primals, kwargs, moved)
     directions = _like("the tangent", [tangents[i] for i in moved], "the argument", traced.arguments)
     outputs = internals.flatten(traced.value)
     found = _pushed(traced, outputs, directions)
@@ -153,12 +158,16 @@ def jacobian(
         (array([[3., 0.],
                [0., 3.]], dtype=float32), array([1., 2.], dtype=float32))
     """
-    if mode not in ("auto", "reverse", "forward"):
-        raise errors.UsageError(f"mode is 'auto', 'reverse' or 'forward', and not {mode!r}")
+    given: Any = mode
+    if not isinstance(given, str) or given not in ("auto", "reverse", "forward"):
+        raise errors.UsageError(f"mode is 'auto', 'reverse' or 'forward', and not {usage.shown(mode)}")
+    usage.one_of("unconnected", unconnected, ("zero", "error"))
+    usage.flag("vectorize", vectorize)
+    usage.flag("dense", dense)
     definition = getattr(f, "__cgrad__", None)
     if definition is not None and definition.kind == "jacobian" and not kwargs and argnums is None:
         return _hand_written(definition, primals, unconnected, dense)
-    traced = _trace(f, primals, kwargs, argnums)
+    traced = _trace("jacobian", f, primals, kwargs, argnums)
     rows = [_rows(traced, output, unconnected, mode, vectorize) for output in internals.flatten(traced.value)]
     return tf.nest.pack_sequence_as(traced.value, rows) if tf.nest.is_nested(traced.value) else rows[0]
 
@@ -181,7 +190,10 @@ class _Traced:
         return packed[0] if self.single else packed
 
 
-def _trace(f: Callable[..., Any], primals: Sequence[Any], kwargs: dict[str, Any], argnums: ArgNums) -> _Traced:
+def _trace(
+    transform: str, f: Callable[..., Any], primals: Sequence[Any], kwargs: dict[str, Any], argnums: ArgNums
+) -> _Traced:
+    usage.function(f"cgrad.{transform}", f, f"write cgrad.{transform}(f, ...), not cgrad.{transform}(f(...))")
     args: list[Any] = list(primals)
     keys, single = _chosen(args, kwargs, argnums)
     arguments = []
@@ -194,7 +206,7 @@ def _trace(f: Callable[..., Any], primals: Sequence[Any], kwargs: dict[str, Any]
     inputs = [leaf for argument in arguments for leaf in internals.flatten(argument)]
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch([leaf for leaf in inputs if bind.differentiable(leaf)])
-        value = tf.nest.map_structure(bind.as_tensor, f(*args, **kwargs))
+        value = bind.as_output(f"cgrad.{transform}", f(*args, **kwargs), errors.UsageError)
     return _Traced(value, inputs, arguments, single, tape)
 
 
@@ -207,7 +219,7 @@ def _chosen(args: Sequence[Any], kwargs: dict[str, Any], argnums: ArgNums) -> tu
             )
         return keys, len(keys) == 1
     single = isinstance(argnums, (int, str))
-    keys = [argnums] if isinstance(argnums, (int, str)) else list(argnums)
+    keys = _listed(argnums)
     for key in keys:
         known = -len(args) <= key < len(args) if isinstance(key, int) else key in kwargs
         if not known:
@@ -215,18 +227,39 @@ def _chosen(args: Sequence[Any], kwargs: dict[str, Any], argnums: ArgNums) -> tu
                 f"argnums names argument {key!r}; there are {len(args)} positional arguments and the keyword arguments "
                 f"{sorted(kwargs)}"
             )
-        value = args[key] if isinstance(key, int) else kwargs[key]
-        if not _is_differentiable(value):
+    _require_differentiable("argnums", args, kwargs, keys)
+    if len({key % len(args) if isinstance(key, int) else key for key in keys}) < len(keys):
+        raise errors.UsageError(f"argnums: each argument once was due, but {usage.shown(keys)} has one of them twice")
+    return keys, single
+
+
+def _listed(argnums: Any) -> list[int | str]:
+    """The arguments that were named, each a position or the name of a keyword."""
+    due = "a position, the name of a keyword argument, or several of these,"
+    if isinstance(argnums, bool):
+        raise usage.wrong("argnums", due, argnums)
+    if isinstance(argnums, (int, str)):
+        return [argnums]
+    keys = list(argnums) if isinstance(argnums, Iterable) and not hasattr(argnums, "dtype") else []
+    if not keys or any(isinstance(key, bool) or not isinstance(key, (int, str)) for key in keys):
+        raise usage.wrong("argnums", due, argnums)
+    return keys
+
+
+def _require_differentiable(
+    option: str, args: Sequence[Any], kwargs: dict[str, Any], keys: Iterable[int | str]
+) -> None:
+    for key in keys:
+        if not _is_differentiable(args[key] if isinstance(key, int) else kwargs[key]):
             raise errors.UsageError(
                 errors.describe(
                     "integer-input",
-                    "argnums",
+                    option,
                     f"argument {key!r} holds no floating or complex tensor",
                     "only these have a derivative.",
                     "pass a floating tensor: tf.cast(x, tf.float32)",
                 )
             )
-    return keys, single
 
 
 def _is_differentiable(value: Any) -> bool:
@@ -242,12 +275,12 @@ def _is_differentiable(value: Any) -> bool:
 def _like(what: str, given: Any, like: str, value: Any) -> list[tf.Tensor]:
     """Returns the flat tensors of ``given`` once their structure and shapes are those of ``value``."""
     try:
-        tf.nest.assert_same_structure(value, given)
+        tf.nest.assert_same_structure(value, given, expand_composites=True)
     except (TypeError, ValueError) as cause:
         raise errors.UsageError(f"{what} has another structure than {like}: {cause}") from cause
     flat = []
     for leaf, due in zip(internals.flatten(given), internals.flatten(value), strict=True):
-        tensor = tf.convert_to_tensor(leaf, due.dtype) if not isinstance(leaf, tf.Tensor) else leaf
+        tensor = leaf if isinstance(leaf, tf.Tensor) else _converted(what, leaf, like, due)
         if tensor.dtype != due.dtype or not tensor.shape.is_compatible_with(due.shape):
             raise errors.UsageError(
                 f"{what} is a {tensor.dtype.name} tensor of shape {tensor.shape}, and {like} is a {due.dtype.name} "
@@ -255,6 +288,15 @@ def _like(what: str, given: Any, like: str, value: Any) -> list[tf.Tensor]:
             )
         flat.append(tensor)
     return flat
+
+
+def _converted(what: str, leaf: Any, like: str, due: tf.Tensor) -> tf.Tensor:
+    try:
+        return tf.convert_to_tensor(leaf, due.dtype)
+    except (TypeError, ValueError) as cause:
+        raise errors.UsageError(
+            f"{what} is {usage.shown(leaf)}, which is no {due.dtype.name} tensor of shape {due.shape}, as {like} is"
+        ) from cause
 
 
 def _gradients(traced: _Traced, ups: Sequence[tf.Tensor]) -> list[Any]:
@@ -310,6 +352,7 @@ def _rows(traced: _Traced, y: tf.Tensor, unconnected: Unconnected, mode: str, ve
 def _block_of(traced: _Traced, y: tf.Tensor, x: tf.Tensor, mode: str, vectorize: bool) -> Any:
     if not bind.differentiable(y) or not bind.differentiable(x):
         return None
+    _require_room(y, x)
     if mode == "auto":
         mode = "forward" if _forward_is_cheaper(y, x) else "reverse"
     if mode == "forward":
@@ -320,6 +363,15 @@ def _block_of(traced: _Traced, y: tf.Tensor, x: tf.Tensor, mode: str, vectorize:
     if x.dtype.is_complex:
         return tf.math.conj(block)
     return _of_real_argument(traced.tape, y, x, vectorize)
+
+
+def _require_room(y: tf.Tensor, x: tf.Tensor) -> None:
+    sizes = [t.shape.num_elements() or 0 for t in (y, x)]  # not known: nothing to say
+    usage.size(
+        f"the Jacobian of an output of shape {y.shape} in an argument of shape {x.shape}",
+        sizes,
+        "cgrad.vjp and cgrad.jvp apply it without building it",
+    )
 
 
 def _forward_is_cheaper(y: tf.Tensor, x: tf.Tensor) -> bool:
@@ -381,6 +433,7 @@ def _hand_written(definition: Any, primals: Sequence[Any], unconnected: Unconnec
 
 def _in_form(block: Any, y: tf.Tensor, x: tf.Tensor, form: linear.Form, dense: bool) -> Any:
     if dense:
+        _require_room(y, x)
         return linear.dense(block, y, x, form)
     if form.diagonal and isinstance(block, tf.Tensor) and y.shape == x.shape:
         return tf.linalg.LinearOperatorDiag(tf.reshape(tf.broadcast_to(block, tf.shape(y)), [-1]))

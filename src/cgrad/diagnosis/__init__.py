@@ -79,7 +79,8 @@ def _no_inputs(exam: Exam, piece: Evidence) -> Found:
                 due="a floating-point tensor",
             )
         ]
-    return [Note("no-inputs", "", "no input is a floating-point tensor: there is nothing to differentiate")]
+    came = ", ".join(f"{name} is {what}" for name, what in exam.subject.signature()) or "no argument was given"
+    return [Note("no-inputs", "", f"no input is a floating-point tensor ({came}): there is nothing to differentiate")]
 
 
 def _value_changes(exam: Exam, piece: Evidence) -> Found:

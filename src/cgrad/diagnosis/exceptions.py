@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from cgrad import interception, tracing
 from cgrad.diagnosis.verdict import Fault, Found, Note, fault
-from cgrad.errors import GradientError, NotDifferentiableError
+from cgrad.errors import GradientError, NotDifferentiableError, said
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.faults import BY_NAME
 from cgrad.interception import Call, MissingRule
@@ -39,10 +40,14 @@ def _raised(exam: Exam, piece: Evidence) -> Found:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", said(error))
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
     # a traced function puts "in user code:" and a traceback before the message
     if lines and lines[0].startswith("in user code"):
         lines = lines[-1:]
+    # Keras says where first, and what below
+    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
+        lines = [f"{lines[0]} {lines[1]}"]
     return (lines[0] if lines else "")[:160]
 
 
@@ -90,10 +95,10 @@ _TEXTS: tuple[tuple[str, str], ...] = (
 
 def _by_its_text(error: BaseException, piece: Evidence, seen: str, stage: str = "") -> Fault | None:
     if isinstance(error, MissingRule):
-        return fault("missing-grad-fn", piece, argument=error.call.name, seen=str(error), due="(value, rule)")
+        return fault("missing-grad-fn", piece, argument=error.call.name, seen=said(error), due="(value, rule)")
     if isinstance(error, GradientError) and error.fault:
         return fault(error.fault, piece, seen=seen)
-    text = str(error)
+    text = said(error)
     for part, known in _TEXTS:
         if known == "kwargs-unsupported" and "custom_gradient" not in text:
             continue
@@ -178,7 +183,7 @@ def _mode_raised(exam: Exam, piece: Evidence) -> Found:
 
 def _needs_sizes(mode: str, error: BaseException) -> bool:
     """tf.unstack and its kin refuse unknown sizes, loudly and whoever calls them."""
-    return mode == "unknown sizes" and isinstance(error, ValueError) and "Cannot infer" in str(error)
+    return mode == "unknown sizes" and isinstance(error, ValueError) and "Cannot infer" in said(error)
 
 
 def _second_raised(exam: Exam, piece: Evidence) -> Found:
