@@ -43,7 +43,6 @@ class Case:
         self.index: int = piece.data["index"]
         self.item: Input = exam.subject.inputs[self.index]
         self.answers: list[list[Array | None]] = piece.data["answers"]
-        self._jacobian: Array | None = None
 
     def got(self, probe: int) -> Vector:
         """The rule's answer to one of the first two probes."""
