@@ -25,6 +25,16 @@ def test_extras_and_groups_are_the_same_lists():
     assert {name: groups[name] for name in extras} == extras
 
 
+def test_the_version_stands_in_one_place():
+    import cgrad
+
+    assert cgrad.__version__ == PROJECT["project"]["version"]
+
+
+def test_the_changelog_knows_the_version():
+    assert f"## {PROJECT['project']['version']}" in (ROOT / "docs" / "about" / "changelog.md").read_text()
+
+
 def test_nothing_else_lies_at_the_top():
     shown = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
     assert shown - {"build", "dist"} == {"docs", "src", "tests", "conf", "pyproject.toml", "README.md", "LICENSE"}
@@ -44,6 +54,14 @@ def test_hosting_builds_what_ci_builds():
     assert f"sphinx-build {strict} docs build/html" in (ROOT / ".github/workflows/site.yml").read_text()
     assert f"sphinx-build {strict} docs $READTHEDOCS_OUTPUT/html" in (ROOT / ".readthedocs.yaml").read_text()
     assert "bash .ci/run" in (ROOT / ".github/workflows/tests.yml").read_text()
+
+
+def test_a_release_is_made_by_the_script_that_is_tried():
+    assert "bash .ci/release" in (ROOT / ".github/workflows/release.yml").read_text()
+    pinned = (ROOT / ".ci" / "tools.txt").read_text()
+    for tool in (ROOT / ".ci" / "tools.in").read_text().split():
+        assert re.search(rf"^{tool}==[\d.]+ \\\n    --hash=sha256:", pinned, re.M), tool
+    assert "://" not in pinned
 
 
 def test_the_readme_s_code_runs(capsys):

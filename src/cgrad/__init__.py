@@ -86,9 +86,14 @@ __all__ = [
 ]
 
 
+__version__: str
+
+
 def __getattr__(name: str) -> Any:
     if name == "faults":
         return importlib.import_module("cgrad.faults")
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("tf-cgrad")
     if name not in _PLACES:
         raise AttributeError(f"module 'cgrad' has no attribute {name!r}")
     value = getattr(importlib.import_module(_PLACES[name]), name)
