@@ -6,7 +6,10 @@ memory that a diagonal or an operator takes at 100,000 entries (a dense Jacobian
 
 from __future__ import annotations
 
+import argparse
 import collections
+import datetime
+import json
 import resource
 import statistics
 import time
@@ -133,19 +136,41 @@ def sparse():
     return cgrad.custom_jacobian(band)(tf.sin)
 
 
-def main():
-    print("| what | ratio |\n|---|---|")
+def ratios():
+    """What each definer costs against what it stands beside."""
+    found = {}
     for f in (square, swap, softplus):
-        print(f"| custom_vjp / tf.custom_gradient, {f.__name__}, eager forward + gradient | {eager_ratio(f):.2f} |")
+        found[f"custom_vjp / tf.custom_gradient, {f.__name__}, eager forward + gradient"] = eager_ratio(f)
     for f in (square, swap, softplus):
         same = operations(cgrad.custom_vjp, f) == operations(tf.custom_gradient, f)
-        print(f"| the same in tf.function ({'the same' if same else 'OTHER'} operations) | {graph_ratio(f):.2f} |")
-    print(f"| tape.jacobian of a custom_jacobian / the Jacobian alone, n = 1000 | {jacobian_ratio():.2f} |")
-    print("\n| Jacobian | n | MB more at the peak |\n|---|---|---|")
+        found[f"the same, {f.__name__}, in tf.function ({'the same' if same else 'OTHER'} operations)"] = graph_ratio(f)
+    found["tape.jacobian of a custom_jacobian / the Jacobian alone, n = 1000"] = jacobian_ratio()
+    return {what: round(value, 2) for what, value in found.items()}
+
+
+def megabytes():
+    """What the largest moment adds, for Jacobians that are never made dense."""
+    found = {}
     for define in (diagonal, operator, sparse):
         memory(define, 100)  # what the first call loads is no cost of the size
         for n in (100_000, 1_000_000):
-            print(f"| {define.__name__} | {n:,} | {memory(define, n):.0f} |")
+            found[f"{define.__name__}, n = {n:,}"] = round(memory(define, n))
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    result = {"ratios": ratios(), "MB more at the peak": megabytes()}
+    for title, rows in result.items():
+        print(f"\n| what | {title} |\n|---|---|")
+        for what, value in rows.items():
+            print(f"| {what} | {value} |")
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump({"date": datetime.date.today().isoformat(), **result}, file, indent=2)
+            file.write("\n")
 
 
 if __name__ == "__main__":
