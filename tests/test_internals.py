@@ -119,3 +119,30 @@ def test_a_check_leaves_no_rule_behind_but_those_of_the_user_s_own_graphs():
         tape.watch(X)
         y = graph(X)
     assert list(tape.gradient(y, X)) == [2.0, 4.0]
+
+
+def test_the_global_generators():
+    import keras
+
+    keras.utils.set_random_seed(3)
+    expected = float(keras.random.uniform(()))
+    keras.utils.set_random_seed(3)
+    with internals.same_keras_generator() as generator:
+        assert generator is None
+        keras.random.uniform(())
+    assert float(keras.random.uniform(())) != expected or generator is None
+    with internals.same_keras_generator() as generator:
+        assert generator.state.shape == (2,)
+    assert internals.global_generator() is None or internals.global_generator() is tf.random.get_global_generator()
+    assert tf.random.get_global_generator() is internals.global_generator()
+
+
+def test_eager_seeds_are_those_of_before_also_where_one_is_set_meanwhile():
+    tf.random.set_seed(3)
+    expected = [float(tf.random.uniform(())) for _ in range(2)]
+    tf.random.set_seed(3)
+    first = float(tf.random.uniform(()))
+    with internals.other_eager_seeds():
+        tf.random.set_seed(4)
+        tf.random.uniform(())
+    assert [first, float(tf.random.uniform(()))] == expected

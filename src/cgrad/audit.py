@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cgrad import interception, internals, usage
+from cgrad import interception, usage
 from cgrad.errors import said
 from cgrad.exam import Exam, Options, dependence, run_eagerly
 from cgrad.gradcheck import gradcheck, options_of
 from cgrad.numerics import Shape
 from cgrad.report import Report
+from cgrad.state import random_numbers
 from cgrad.subject import Subject, differentiable
 from cgrad.tracing import is_library
 
@@ -247,7 +248,7 @@ def audit(
     with interception.intercepting(log), run_eagerly() if eagerly else contextlib.nullcontext():
         yield found
     start = time.perf_counter()
-    with _same_random_state() if log.kept else contextlib.nullcontext():
+    with random_numbers(_keras_seeds()) if log.kept else contextlib.nullcontext():
         for number, kept in enumerate(log.kept.values()):
             if number >= max_checks or time.perf_counter() - start > max_seconds:
                 kept.met.unchecked = f"the budget was spent ({max_checks} checks, {max_seconds:g} s)"
@@ -315,21 +316,6 @@ def _drawn(args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tf.zeros(shape, leaf.dtype)
 
     return tuple(tf.nest.map_structure(draw, args, expand_composites=True))
-
-
-@contextlib.contextmanager
-def _same_random_state() -> Iterator[None]:
-    """Checks may draw random numbers; the program that goes on afterwards does not notice."""
-    numpy_state = np.random.get_state()
-    states = [tf.random.get_global_generator().state, *_keras_seeds()]
-    before = [tf.identity(state) for state in states]
-    try:
-        with internals.other_eager_seeds():
-            yield
-    finally:
-        np.random.set_state(numpy_state)
-        for state, value in zip(states, before, strict=True):
-            state.assign(value)
 
 
 def _keras_seeds() -> list[Any]:

@@ -149,7 +149,7 @@ class Exam:
                 odd = [g for g in tf.nest.flatten(pull.returned) if not _is_numbers(g)]
                 if odd:
                     found = ContractError(f"[CG101] {call.name}: the rule returned {shown(odd[0])}, {due}")
-                    pull.error = found
+                    pull.error = str(found)
         if found is not None:
             raise found
 

@@ -20,6 +20,7 @@ from cgrad.faults import BY_NAME
 from cgrad.jacobians import lazily
 from cgrad.questions import connection, contract, linearity, modes, second_order, values
 from cgrad.report import Report
+from cgrad.state import as_it_was
 from cgrad.subject import Subject
 
 
@@ -36,7 +37,9 @@ def gradcheck(
 
     Six questions are asked in turn: is what the rule returns of the right structure, shape and dtype; is every input
     connected; is the rule linear in the upstream gradient; are its values right; does it work in every mode of
-    TensorFlow; is its own derivative right. Nothing is changed for the caller: no global random state is touched.
+    TensorFlow; is its own derivative right. Nothing is changed for the caller: random
+    states, settings and the variables that f reaches are put back, also when f draws, counts, raises or is
+    interrupted.
 
     Args:
         f: any function of tensors: decorated by `cgrad`, by ``tf.custom_gradient``, by Keras, composed, or plain.
@@ -84,7 +87,7 @@ def gradcheck(
     start = time.perf_counter()
     subject = Subject(f, args)
     exam = Exam(subject, options)
-    with _one_at_a_time, _quiet(), progress.shown(subject.name):
+    with _one_at_a_time, _quiet(), as_it_was(f, args), progress.shown(subject.name):
         progress.step("values of f and its rule")
         exam.sit()
         verdict, fine = _judge(exam)

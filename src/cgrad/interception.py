@@ -16,6 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from cgrad.errors import said
 from cgrad.internals import CUSTOM_GRADIENT_DECORATORS as _NAMES
 from cgrad.internals import custom_gradient_module as _module
 
@@ -30,12 +31,16 @@ _local = threading.local()
 
 @dataclass
 class Pull:
-    """One application of a rule: what it was handed, and what it returned or raised."""
+    """One application of a rule: what it was handed, and what it returned, or the text of what it raised.
+
+    The exception itself is not kept: it holds its frames, they hold tapes, a tape holds the rule, and the rule holds
+    this; the circle goes through TensorFlow's own memory, where Python's collector does not see it.
+    """
 
     upstreams: tuple[Any, ...]
     variables: tuple[Any, ...]
     returned: Any = None
-    error: BaseException | None = None
+    error: str | None = None
 
 
 @dataclass
@@ -172,7 +177,7 @@ def _recording(call: Call) -> Any:
         try:
             pull.returned = rule(*upstreams, **options)
         except BaseException as error:
-            pull.error = error
+            pull.error = f"{type(error).__name__}: {said(error)}"
             raise
         return pull.returned
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, forwardprop_util, record  # type: ignore[attr-defined]
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import custom_gradient as _custom_gradient  # type: ignore[attr-defined]
+from tensorflow.python.ops import stateful_random_ops  # type: ignore[attr-defined]
 
 # Every call of a custom gradient, TensorFlow's own and Keras's included, looks these two names up in this module.
 custom_gradient_module: Any = _custom_gradient
@@ -41,13 +43,21 @@ def other_eager_seeds() -> Iterator[None]:
     """
     current = context.context()
     before = getattr(current, "_rng", None)  # None before a global seed is set
+    seed = getattr(current, "_seed", None)
     if before is not None:
         current._rng = random.Random(0x5EED)
     try:
         yield
     finally:
+        if getattr(current, "_seed", None) != seed:
+            current._seed = seed  # set meanwhile
         if before is not None:
             current._rng = before
+
+
+def global_generator() -> Any:
+    """Returns the generator of `tf.random.get_global_generator`, or None where nobody has asked for it yet."""
+    return stateful_random_ops.global_generator
 
 
 def forget_rules(graph: Any) -> None:
@@ -62,6 +72,18 @@ def forget_rules(graph: Any) -> None:
             name = operation.get_attr("_gradient_op_type").decode()
             if name.startswith("CustomGradient-"):
                 entries.pop(name, None)
+
+
+@contextlib.contextmanager
+def same_keras_generator() -> Iterator[Any]:
+    """Hands over the seed generator of `keras.random`, None if it is not made yet; it is not made afterwards either."""
+    keras = sys.modules.get("keras.src.backend.common.global_state")
+    before = None if keras is None else keras.get_global_attribute("global_seed_generator")
+    try:
+        yield before
+    finally:
+        if keras is not None and before is None:
+            keras.set_global_attribute("global_seed_generator", None)
 
 
 def followed_by_accumulator(tensors: Sequence[tf.Tensor]) -> bool:

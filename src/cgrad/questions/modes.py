@@ -16,7 +16,7 @@ import tensorflow as tf
 from cgrad import interception, internals
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.numerics import Vector
-from cgrad.subject import Array, differentiable, flat, numpy, outputs_flat
+from cgrad.subject import Array, Subject, differentiable, flat, numpy, outputs_flat
 
 Answer = list[Array | None]
 
@@ -60,8 +60,10 @@ def traced(
     The arrays ``given`` are arguments too: large constants make a graph slow to build.
     """
     subject, positions = exam.subject, _positions(exam)
+    graphs: list[Any] = []  # also those of a trace that failed
 
     def step(tensors: list[Any], arrays: list[Any]) -> Any:
+        graphs.append(tf.compat.v1.get_default_graph())
         leaves = list(subject.leaves)
         for position, tensor in zip(positions, tensors, strict=True):
             leaves[position] = tensor
@@ -76,18 +78,22 @@ def traced(
         [tf.TensorSpec(a.shape, a.dtype) for a in arrays],
     )
     function = tf.function(step, jit_compile=True if xla else None, autograph=False)
-    # a concrete function: TensorFlow would warn of retracing if many were called by the same code
     try:
-        concrete = function.get_concrete_function(*signature)
+        return _concrete(subject, function, signature)(tensors, arrays)
+    finally:
+        for graph in graphs:
+            internals.forget_rules(graph)
+
+
+def _concrete(subject: Subject, function: Any, signature: Any) -> Any:
+    """A concrete function: TensorFlow would warn of retracing if many were called by the same code."""
+    try:
+        return function.get_concrete_function(*signature)
     except tf.errors.OperatorNotAllowedInGraphError:
         if not _refused_without_rules(function, signature):
             raise
         with subject.converted():  # an `if` on a tensor in f itself, which a tf.function takes
-            concrete = function.get_concrete_function(*signature)
-    try:
-        return concrete(tensors, arrays)
-    finally:
-        internals.forget_rules(concrete.graph)
+            return function.get_concrete_function(*signature)
 
 
 def _refused_without_rules(function: Any, signature: Any) -> bool:
