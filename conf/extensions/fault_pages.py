@@ -10,7 +10,7 @@ from __future__ import annotations
 import pathlib
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,7 +27,6 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 HERE = pathlib.Path(__file__).parent
-DOCS = HERE.parents[1] / "docs"
 FAULTS = HERE.parents[1] / "tests" / "faults"
 
 
@@ -88,7 +87,7 @@ class FaultPage(SphinxDirective):
             *section("The repair", [paragraph(entry.repair), *code(entry.snippet)]),
             *section("Repaired", again),
             *section("Where people met it", met(entry.name)),
-            *recipes(entry.name),
+            *recipes(entry.name, self.env.found_docs),
         ]
 
 
@@ -216,9 +215,9 @@ def _public(place: str) -> bool:
     return place.startswith("http")
 
 
-def recipes(name: str) -> list[nodes.Node]:
+def recipes(name: str, pages: Collection[str]) -> list[nodes.Node]:
     """Links to the recipes that this fault belongs to, of those that there are."""
-    there = [slug for slug in fault_notes.RECIPES.get(name, ()) if (DOCS / "recipes" / f"{slug}.md").exists()]
+    there = [slug for slug in fault_notes.RECIPES.get(name, ()) if f"recipes/{slug}" in pages]
     items = nodes.bullet_list()
     for slug in there:
         link = addnodes.pending_xref(

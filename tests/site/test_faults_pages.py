@@ -94,10 +94,43 @@ def test_a_code_leads_to_the_page_of_its_fault(site, entry):
     assert f"{entry.name}.html" in page
 
 
-@pytest.mark.parametrize("entry", CATALOGUE, ids=NAMES)
-def test_the_index_names_every_fault(site, entry):
-    index = BeautifulSoup((site / "faults" / "index.html").read_text(), "html.parser")
-    assert index.select(f'article a[href="{entry.name}.html"]')
+@pytest.mark.parametrize("page", ["index", "symptoms"])
+def test_every_fault_is_found_by_name_and_by_symptom(site, page):
+    index = BeautifulSoup((site / "faults" / f"{page}.html").read_text(), "html.parser")
+    linked = {link["href"] for link in index.select("article a[href]")}
+    assert {f"{name}.html" for name in NAMES} - linked == set()
+
+
+QUOTED = {
+    "messages": [
+        "custom_gradient function expected to return 2 gradients, but returned 1 instead.",
+        "returned too few gradients. Expected 3 but received 4",
+        "Tensor's shape (2, 2, 2) is not compatible with supplied shape (2, 2).",
+        "@tf.custom_gradient grad_fn must accept keyword argument 'variables', since function uses variables:",
+        "Must return gradient for each variable from @custom_gradient grad_fn.",
+        "None values not supported.",
+        "No gradients provided for any variable.",
+    ],
+    "messages-modes": [
+        "'SymbolicTensor' object has no attribute 'numpy'",
+        "Cannot convert a symbolic tf.Tensor",
+        "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians)",
+        "No gradient defined for operation",
+    ],
+}
+
+
+@pytest.mark.parametrize(("page", "quotes"), QUOTED.items())
+def test_the_messages_that_people_search_for_are_quoted_each_with_a_page(site, page, quotes):
+    parsed = BeautifulSoup((site / "faults" / f"{page}.html").read_text(), "html.parser")
+    items = parsed.select("div.cell_output li")
+    quoted = " ".join(item.find("code").get_text(" ", strip=True) for item in items)
+    for quote in quotes:
+        assert quote in quoted
+    assert len(items) > 25
+    for item in items:
+        assert re.search(r"(Error|Warning|WARNING): ", item.find("code").get_text())
+        assert item.select("a[href], em")
 
 
 @pytest.mark.parametrize("name", NAMES)
