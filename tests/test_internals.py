@@ -137,6 +137,16 @@ def test_the_global_generators():
     assert tf.random.get_global_generator() is internals.global_generator()
 
 
+def test_a_graph_that_was_left_open_is_closed():
+    graph = tf.Graph().as_default()
+    with internals.same_execution_mode():
+        graph.__enter__()
+        assert not tf.executing_eagerly()
+    assert tf.executing_eagerly()
+    assert not internals.ops._default_graph_stack.stack
+    assert tf.constant(1.0).numpy() == 1.0
+
+
 def test_eager_seeds_are_those_of_before_also_where_one_is_set_meanwhile():
     tf.random.set_seed(3)
     expected = [float(tf.random.uniform(())) for _ in range(2)]

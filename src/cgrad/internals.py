@@ -55,6 +55,19 @@ def other_eager_seeds() -> Iterator[None]:
             current._rng = before
 
 
+@contextlib.contextmanager
+def same_execution_mode() -> Iterator[None]:
+    """Closes the graphs that its block leaves open: an interrupt in the midst of TensorFlow's own bookkeeping does."""
+    current = context.context()
+    local, graphs, switches = current._thread_local_data, ops._default_graph_stack, current.context_switches
+    eager, before = local.is_eager, (list(graphs.stack), list(switches.stack))
+    try:
+        yield
+    finally:
+        local.is_eager = eager
+        graphs.stack[:], switches.stack[:] = before
+
+
 def global_generator() -> Any:
     """Returns the generator of `tf.random.get_global_generator`, or None where nobody has asked for it yet."""
     return stateful_random_ops.global_generator
