@@ -65,3 +65,14 @@ def an_operation_without_a_second_gradient(right):
     if right:
         return lambda x: tf.repeat(tf.repeat(x, 2, axis=1), 2, axis=2) ** 2, (x,)
     return lambda x: tf.image.resize(x, [4, 4], method="nearest") ** 2, (x,)
+
+
+@case("backward-not-differentiable", source="the chapter on second order")
+def the_upstream_is_stopped(right):
+    """Right alone, to second order; wrong as soon as something curved comes after it."""
+
+    @tf.custom_gradient
+    def square(x):
+        return x * x, lambda u: 2.0 * x * (u if right else tf.stop_gradient(u))
+
+    return square, (d([1.0, 2.0]),)

@@ -169,6 +169,12 @@ def _forward_refused(exam: Exam, piece: Evidence) -> Found:
 
 
 def _second_silent(exam: Exam, piece: Evidence) -> Found:
+    if piece.argument == "upstream":
+        why = (
+            "What comes after f differentiates the rule in the upstream, too: d<g(x; u), w>/du = J w. The rule cut it."
+        )
+        repair = "use the upstream itself in the rule: no tf.stop_gradient, no NumPy, no .numpy() on it"
+        return [fault("backward-not-differentiable", piece, why, repair=repair)]
     for call in exam.calls:
         for inner in call.captured():
             if any(inner is item.leaf for item in exam.subject.inputs):

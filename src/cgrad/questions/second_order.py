@@ -1,7 +1,8 @@
 """Is the derivative of the rule right? Tape over tape against the forward pass, and against differences.
 
 Wrong, not differentiable and silently zero are three findings. The quantity is h = d<g(x; u), w>/dx, where g is
-the rule's answer to the upstream u.
+the rule's answer to the upstream u. A rule is differentiated with respect to u as well, by everything that comes after
+f: k = d<g(x; u), w>/du has <k, v> = <g(x; v), w> for every v, since g is linear in u.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ def ask(exam: Exam) -> list[Evidence]:
     truth = _Truth(exam, used, weights)
     with interception.observing() as calls:
         try:
-            second = twice(exam, used, weights)
+            second, upstream = twice(exam, used, weights)
         except Exception as error:
             return _raised(error, truth, calls)
     found = [e for i, h in zip(used, second, strict=True) if (e := _judge(exam, i, h, truth)) is not None]
+    if not found and upstream is not None:
+        found = _judge_upstream(exam, used, weights, upstream)
     if found or "graph" not in exam.options.modes or not exam.calls:
         return found
     return _in_graph(exam, used, weights, second)
@@ -44,7 +47,7 @@ def _in_graph(exam: Exam, used: list[int], weights: list[Array], eager: list[Arr
 
     def body(leaves: list[Any], sources: list[Any], given: list[Any]) -> list[Any]:
         probe, signs = given[: len(exam.probes[0])], given[len(exam.probes[0]) :]
-        second = _twice(exam, leaves, [sources[i] for i in used], probe, signs)
+        second, _ = _twice(exam, leaves, [sources[i] for i in used], probe, signs)
         return [[] if h is None else [tf.convert_to_tensor(h)] for h in second]
 
     try:
@@ -83,18 +86,25 @@ def _signs(exam: Exam, index: int) -> Array:
     return np.asarray(signs * (1.0 + 1.0j) if item.dtype.is_complex else signs)
 
 
-def twice(exam: Exam, used: Sequence[int], weights: Sequence[Array]) -> list[Array | None]:
-    """Returns h for each used input; None where the second tape found no path."""
+Found = list[Array | None]
+
+
+def twice(exam: Exam, used: Sequence[int], weights: Sequence[Array]) -> tuple[Found, Found | None]:
+    """Returns h for each used input, and k for each output; None where the second tape found no path.
+
+    There is no k (None in place of the list) where the rule refuses this loudly.
+    """
     subject = exam.subject
     sources = [subject.inputs[i].leaf for i in used]
-    found = _twice(exam, subject.leaves, sources, exam.probes[0], weights)
-    return [None if h is None else numpy(h) for h in found]
+    second, upstream = _twice(exam, subject.leaves, sources, exam.probes[0], weights)
+    arrays = [[None if h is None else numpy(h) for h in found] for found in (second, upstream or [])]
+    return arrays[0], None if upstream is None else arrays[1]
 
 
 def _twice(
     exam: Exam, leaves: Sequence[Any], sources: Sequence[Any], probe: Sequence[Any], weights: Sequence[Any]
-) -> list[Any]:
-    with tf.GradientTape() as outer:
+) -> tuple[list[Any], list[Any] | None]:
+    with tf.GradientTape(persistent=True) as outer:
         for source in sources:
             outer.watch(source)
         with tf.GradientTape() as inner:
@@ -102,11 +112,18 @@ def _twice(
                 inner.watch(source)
             targets = [y for y in exam.subject.call(leaves) if differentiable(y)]
         upstreams = [tf.cast(u, y.dtype) for u, y in zip(probe, targets, strict=True)]
+        for u in upstreams:
+            outer.watch(u)
         gradients = inner.gradient(targets, sources, output_gradients=upstreams)
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
     exam.subject.pulls += 2
     kept = [(g, tf.cast(w, g.dtype)) for g, w in zip(gradients, weights, strict=True) if g is not None]
-    return list(outer.gradient([g for g, _ in kept], sources, output_gradients=[w for _, w in kept]))
+    rules, cotangents = [g for g, _ in kept], [w for _, w in kept]
+    second = list(outer.gradient(rules, sources, output_gradients=cotangents))
+    try:
+        return second, list(outer.gradient(rules, upstreams, output_gradients=cotangents))
+    except Exception:
+        return second, None
 
 
 class _Truth:
@@ -117,7 +134,7 @@ class _Truth:
         self.exact: dict[int, Array | None] | None = None
         try:
             with interception.bypassing(), run_eagerly():
-                found = twice(exam, used, weights)
+                found, _ = twice(exam, used, weights)
             self.exact = dict(zip(used, found, strict=True))
         except Exception:
             self.exact = None
@@ -155,6 +172,30 @@ def _raised(error: Exception, truth: _Truth, calls: list[interception.Call]) -> 
             moves = False
     data["moves"] = moves
     return [Evidence("second_order", "raised", "", f"{type(error).__name__}", "a second derivative", data)]
+
+
+def _judge_upstream(exam: Exam, used: list[int], weights: list[Array], upstream: Found) -> list[Evidence]:
+    """Compares <k, v> with <g(x; v), w> for the second probe v, whose answer is there already."""
+    answers = [exam.gradients(1)[i] for i in used]
+    terms = [flat(g) * flat(w) for g, w in zip(answers, weights, strict=True) if g is not None]
+    seen = [flat(k) * flat(v) for k, v in zip(upstream, exam.probes[1], strict=True) if k is not None]
+    with np.errstate(invalid="ignore"):
+        due, got = (float(sum(part.sum() for part in parts)) for parts in (terms, seen))
+    size = float(sum(np.abs(part).sum() for part in terms))
+    if not np.isfinite([due, got]).all() or abs(got - due) <= (1e-6 if exam.eps < 1e-10 else 1e-2) * size:
+        return []
+    kind = "wrong" if any(np.any(part) for part in seen) else "silent"
+    shown = f"{got:.6g}" if kind == "wrong" else "zero" if seen else "None"
+    return [
+        Evidence(
+            "second_order",
+            kind,
+            "upstream",
+            f"{shown} for the rule's derivative in the upstream",
+            f"{due:.6g}, since the rule is linear in it",
+            {"index": used[0]},
+        )
+    ]
 
 
 def _any(found: dict[int, Array | None]) -> bool:
