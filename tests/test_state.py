@@ -528,6 +528,9 @@ def interrupt_at_random(times, most):
                     signal.setitimer(signal.ITIMER_REAL, 0)
             except Interrupt:
                 hit += 1
+            if not tf.executing_eagerly():
+                moved.append("eager mode")
+                internals.context.context()._thread_local_data.is_eager = True
             now = {**settings(), "signals": before["signals"]}
             moved += [key for key in before if now[key] != before[key]]
             if not np.array_equal(variable, [1.0, 2.0]):

@@ -225,3 +225,12 @@ def test_bad_use_says_how_to_do_it():
     assert message(lambda: cgrad.vjp(lambda x: (x, x), X)[1](U)).startswith(
         "the upstream has another structure than the output: "
     )
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+@pytest.mark.parametrize(("size", "rows"), [(0, 2), (2, 0), (0, 0)])
+def test_a_jacobian_without_entries(vectorize, size, rows):
+    """Found by tests/test_properties.py: TensorFlow's loop trips over a Jacobian without rows, and without columns."""
+    matrix = tf.ones((rows, size))
+    found = cgrad.jacobian(lambda x: tf.linalg.matvec(matrix, x), tf.zeros(size), vectorize=vectorize)
+    assert found.shape == (rows, size)

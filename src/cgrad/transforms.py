@@ -353,6 +353,8 @@ def _block_of(traced: _Traced, y: tf.Tensor, x: tf.Tensor, mode: str, vectorize:
     if not bind.differentiable(y) or not bind.differentiable(x):
         return None
     _require_room(y, x)
+    if 0 in (y.shape.num_elements(), x.shape.num_elements()):
+        return None  # no entry to differentiate, and TensorFlow's loop trips over it
     if mode == "auto":
         mode = "forward" if _forward_is_cheaper(y, x) else "reverse"
     if mode == "forward":
