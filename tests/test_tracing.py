@@ -84,3 +84,11 @@ def test_an_exception_on_the_way_is_no_matter():
         raise ValueError("on the way")
 
     assert [c.operation for c in tracing.cuts(lambda: f(X))] == [".numpy()"]
+
+
+def test_a_line_of_a_notebook_is_one_of_its_cell():
+    cell = compile("def f(x):\n    return tf.constant(x.numpy() ** 2)\n", "/tmp/ipykernel_123/3031879471.py", "exec")
+    names = {"tf": tf}
+    exec(cell, names)
+    (cut,) = tracing.cuts(lambda: names["f"](X))
+    assert str(cut) == ".numpy() at line 2 of the cell"

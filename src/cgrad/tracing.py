@@ -59,7 +59,12 @@ class Cut:
     step: bool
 
     def __str__(self) -> str:
-        return f"{self.operation} at {os.path.basename(self.file)}:{self.line}"
+        return f"{self.operation} at {self.place}"
+
+    @property
+    def place(self) -> str:
+        """The line, as its reader finds it."""
+        return place(self.file, self.line)
 
 
 def cuts(call: Callable[[], Any]) -> list[Cut]:
@@ -106,15 +111,22 @@ def _numpy_lines(frame: FrameType) -> list[Cut]:
     return list(dict.fromkeys(lines))
 
 
+def place(file: str, line: int) -> str:
+    """File and line; the file of a notebook's cell has a made-up name, which tells its reader nothing."""
+    if "ipykernel_" in file or file.startswith("<ipython-input"):
+        return f"line {line} of the cell"
+    return f"{os.path.basename(file)}:{line}"
+
+
 def user_line(error: BaseException) -> str:
     """File and line of the innermost frame of a traceback that is neither TensorFlow's nor ours."""
-    place, trace = "", error.__traceback__
+    found, trace = "", error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         if not is_library(name) and not _ours(name):
-            place = f"{os.path.basename(name)}:{trace.tb_lineno}"
+            found = place(name, trace.tb_lineno)
         trace = trace.tb_next
-    return place
+    return found
 
 
 def _to_or_from_steps(values: dict[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -62,8 +61,7 @@ def cut_fault(exam: Exam, piece: Evidence) -> Fault | None:
     if not cuts:
         return None
     seen = f"{piece.seen}; the path leaves TensorFlow by {cuts[0]}"
-    place = f"{os.path.basename(cuts[0].file)}:{cuts[0].line}"
-    repair = f"# {place}: replace {cuts[0].operation} by TensorFlow operations"
+    repair = f"# {cuts[0].place}: replace {cuts[0].operation} by TensorFlow operations"
     return fault("tape-broken", piece, seen=seen, repair=repair)
 
 
