@@ -66,8 +66,8 @@ FORMULAS: dict[str, str] = {
     "transposed-jacobian": r"y = A x \quad \Rightarrow \quad \inner{u}{A\, \d x} = \inner{A^\T u}{\d x}",
     "constant-factor": r"r(u) = c\; u^\T J \qquad \text{with} \qquad c \ne 1",
     "missing-conjugate": (
-        r"\d L = \mathrm{Re}\left( \bar{u}\, f'(z)\, \d z \right) = \mathrm{Re}\left( \bar{g}\, \d z "
-        r"\right) \quad \Rightarrow \quad g = u\, \overline{f'(z)}"
+        r"\d L = \mathrm{Re}\left( u^* f'(z)\, \d z \right) = \mathrm{Re}\left( g^* \d z "
+        r"\right) \quad \Rightarrow \quad g = u\, f'(z)^*"
     ),
     "swapped-gradients": (
         r"y = a^2\, b \quad \Rightarrow \quad \left( u \frac{\partial y}{\partial a},\; u "
