@@ -1143,3 +1143,22 @@ def test_nothing_structured_is_made_dense(kind, graph):
     x = tf.linspace(0.0, 1.0, BIG)
     for found in (tf.function(run) if graph else run)(x):
         np.testing.assert_allclose(found, tf.cos(x), rtol=1e-6)
+
+
+def test_a_sparse_gradient_in_forward_mode():
+    @cgrad.custom_vjp
+    def lookup(table, ids):
+        def grad(u):
+            return tf.IndexedSlices(u, ids, tf.shape(table))
+
+        return tf.gather(table, ids), grad
+
+    table, ids = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), tf.constant([2, 0, 2])
+    tangent = tf.constant([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
+    with tf.autodiff.ForwardAccumulator(table, tangent) as accumulator:
+        y = lookup(table, ids)
+    assert accumulator.jvp(y).numpy().tolist() == tf.gather(tangent, ids).numpy().tolist()
+    with tf.GradientTape() as tape:
+        tape.watch(table)
+        y = lookup(table, ids)
+    assert isinstance(tape.gradient(y, table), tf.IndexedSlices)  # and stays sparse in reverse mode

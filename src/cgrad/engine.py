@@ -81,7 +81,8 @@ class Definition:
         self._captures.check(args, kwargs)
         recording = internals.could_record()
         tensors = bound.tensors
-        if recording and self.detached and internals.followed_by_accumulator(tensors):
+        call.followed = recording and internals.followed_by_accumulator(tensors)
+        if call.followed and self.detached:
             tensors = _copies(tensors)  # or it would differentiate the forward pass, for nothing
         # tf.custom_gradient makes tensors of all it is handed, so the call itself travels beside it.
         self._local.call = call
@@ -107,11 +108,12 @@ def decorated(definition: Definition) -> Callable[..., Any]:
 class _Call:
     """One call: its arguments, its outputs, and its rule once the function has run."""
 
-    __slots__ = ("bound", "definition", "evaluated", "outputs", "positions", "variables")
+    __slots__ = ("bound", "definition", "evaluated", "followed", "outputs", "positions", "variables")
 
     definition: Definition
     bound: bind.Bound
     evaluated: Evaluated
+    followed: bool  # whether forward mode follows an argument
     outputs: list[tf.Tensor]
     positions: list[int] | None
     variables: list[Any]
@@ -138,6 +140,8 @@ class _Call:
 
     def _flat_rule(self) -> Callable[..., Any]:
         """`backward` in the form that TensorFlow inspects fastest: it reads the signature at every call."""
+        if self.followed:  # TensorFlow pushes its tangents through the rule, and takes only tensors there
+            return lambda *ups, variables=None: tf.nest.map_structure(_full, self.backward(*ups, read=variables))
         if self.variables or not tf.executing_eagerly():
             return lambda *ups, variables=None: self.backward(*ups, read=variables)
         if self.positions is None and self.bound.plain is not None and len(self.bound.plain) == 1:
@@ -235,10 +239,9 @@ class _Call:
         the outputs are copied out of every record, recorded once more with the rule's own forward function, and tied
         back to the originals for reverse mode (in a graph the originals carry the gradient that TensorFlow looks up).
         """
-        followed = self.bound.tensors
-        if self.variables:
-            followed = [*followed, *(v.handle for v in self.variables)]
-        if not internals.followed_by_accumulator(followed):
+        if not self.followed and not (
+            self.variables and internals.followed_by_accumulator([v.handle for v in self.variables])
+        ):
             return outputs
         inputs = [*self.bound.tensors, *(tf.convert_to_tensor(v) for v in self.variables)]
         with internals.unrecorded():
@@ -299,6 +302,10 @@ def _dense(upstream: Any, output: tf.Tensor) -> tf.Tensor:
     if isinstance(upstream, tf.Tensor):
         return upstream
     return tf.zeros_like(output) if upstream is None else tf.convert_to_tensor(upstream)
+
+
+def _full(gradient: Any) -> Any:
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def first_name(rule: Callable[..., Any]) -> str:
