@@ -53,6 +53,20 @@ def a_static_size_that_is_none(right):
     return tf.function(spread, input_signature=[tf.TensorSpec([None], tf.float64)]), (d([0.5, -2.0]),)
 
 
+@case("graph-unfriendly", source=TF + "26270")
+def a_static_size_of_the_upstream(right):
+    """Where the sizes are unknown, the upstream's are, too."""
+
+    @tf.custom_gradient
+    def mean_square(x):
+        def grad(u):
+            return 2.0 * x * u / (tf.cast(tf.size(u), x.dtype) if right else float(u.shape[0]))
+
+        return x * x / tf.cast(tf.size(x), x.dtype), grad
+
+    return mean_square, (d([1.0, 2.0]),)
+
+
 @case("graph-unfriendly", surrogate=True, source="public repository file")
 def a_flag_by_position(right):
     """In a graph a positional flag becomes a tensor, and cannot steer an if."""

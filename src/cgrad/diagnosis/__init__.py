@@ -23,6 +23,8 @@ def diagnose(exam: Exam, evidence: Sequence[Evidence]) -> Verdict:
             if isinstance(found, Note):
                 if found not in verdict.notes:
                     verdict.notes.append(found)
+            elif found.name == "raises" and verdict.faults:
+                continue  # TensorFlow stumbles over what has a name already
             elif (found.name, found.argument) not in known:
                 known.add((found.name, found.argument))
                 verdict.faults.append(found)

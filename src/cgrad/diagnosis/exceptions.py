@@ -116,7 +116,8 @@ def _by_other_mode(exam: Exam, error: BaseException, piece: Evidence, seen: str)
     if not exam.calls and not _traces(exam.subject.f):
         return None
     if _works(exam, run_eagerly()):
-        return fault("graph-unfriendly", piece, seen=f"{seen}, in a graph", due="as in eager mode, where it works")
+        due, repair = "as in eager mode, where it works", _for_a_graph(error, "graph-unfriendly")
+        return fault("graph-unfriendly", piece, seen=f"{seen}, in a graph", due=due, repair=repair)
     if exam.stage == "backward" and _works_in_graph(exam):
         return fault("graph-only", piece, seen=f"{seen}, in eager mode", due="as in tf.function, where it works")
     return None
@@ -178,7 +179,18 @@ def _mode_raised(exam: Exam, piece: Evidence) -> Found:
     named = _by_its_pull(piece.data["calls"], piece, seen) or _by_its_text(error, piece, seen)
     if named is not None:
         return [named]
-    return [fault("pfor-unfriendly" if mode == "pfor" else "graph-unfriendly", piece, seen=seen)]
+    known = "pfor-unfriendly" if mode == "pfor" else "graph-unfriendly"
+    return [fault(known, piece, seen=seen, repair=_for_a_graph(error, known))]
+
+
+def _for_a_graph(error: BaseException, known: str) -> str:
+    """The repair for what was asked of a tensor that has no value yet."""
+    text = said(error)
+    if "Python `bool`" in text:
+        return "tf.where(condition, a, b)   # not: a if condition else b"
+    if "numpy" in text.lower():
+        return "tf.sin(x)   # not np.sin(x), nor x.numpy()"
+    return BY_NAME[known].snippet
 
 
 def _needs_sizes(mode: str, error: BaseException) -> bool:

@@ -75,7 +75,7 @@ def traced(
     shapes = [[None] * len(t.shape) if unknown else t.shape for t in tensors]
     signature = (
         [tf.TensorSpec(shape, t.dtype) for shape, t in zip(shapes, tensors, strict=True)],
-        [tf.TensorSpec(a.shape, a.dtype) for a in arrays],
+        [tf.TensorSpec([None] * len(a.shape) if unknown else a.shape, a.dtype) for a in arrays],
     )
     function = tf.function(step, jit_compile=True if xla else None, autograph=False)
     try:
@@ -116,7 +116,8 @@ def _pull(exam: Exam, leaves: list[Any], sources: list[Any], probe: list[Any]) -
         for source in sources:
             tape.watch(source)
         targets = [y for y in exam.subject.call(leaves) if differentiable(y)]
-    upstreams = [tf.cast(u, y.dtype) for u, y in zip(probe, targets, strict=True)]
+    # an upstream knows of its sizes what the output knows: nothing, where a rule may ask for them in vain
+    upstreams = [tf.ensure_shape(tf.cast(u, y.dtype), y.shape) for u, y in zip(probe, targets, strict=True)]
     exam.subject.pulls += 1
     gradients = tape.gradient(targets, sources, output_gradients=upstreams)
     # a graph cannot return None: an empty list stands for it
