@@ -12,7 +12,6 @@ import re
 import textwrap
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import fault_notes
@@ -41,7 +40,6 @@ class Trial:
     clean: Any
 
 
-@cache
 def trial(name: str) -> Trial:
     """The first case whose broken function is reported as this fault first, and whose repaired one is clean."""
     module = name.replace("-", "_")
@@ -75,6 +73,14 @@ class FaultPage(SphinxDirective):
         entry = BY_NAME[self.arguments[0]]
         for path in [*HERE.glob("fault_*.py"), *FAULTS.glob("*.py")]:
             self.env.note_dependency(str(path))
+        if self.config.nb_execution_mode == "off":  # a draft
+            return [paragraph(entry.summary), paragraph(entry.why), paragraph(entry.repair), *code(entry.snippet)]
+        try:
+            return self._body(entry)
+        finally:
+            fault_scripts.tidy()
+
+    def _body(self, entry: Any) -> list[nodes.Node]:
         found = trial(entry.name)
         why = [paragraph(entry.why), *formula(fault_notes.FORMULAS.get(entry.name, ""))]
         seen = [paragraph(found.case.make.__doc__.strip()), *code(found.broken.text), *text(str(found.seen))]

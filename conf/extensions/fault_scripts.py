@@ -8,7 +8,6 @@ in its report are the lines on the page.
 from __future__ import annotations
 
 import ast
-import atexit
 import importlib
 import inspect
 import io
@@ -281,9 +280,13 @@ def _quoted(text: str) -> str:
 
 @cache
 def _folder() -> pathlib.Path:
-    folder = tempfile.mkdtemp(prefix="cgrad-faults-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return pathlib.Path(folder)
+    return pathlib.Path(tempfile.mkdtemp(prefix="cgrad-faults-"))
+
+
+def tidy() -> None:
+    """Removes the files of the scripts; they are read until their reports are printed."""
+    shutil.rmtree(_folder(), ignore_errors=True)
+    _folder.cache_clear()
 
 
 def _run(text: str, shown: str, name: str) -> Any:

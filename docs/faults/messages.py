@@ -19,8 +19,10 @@ _heard: list[str] = []
 
 
 class _Ear(logging.Handler):
+    """Keeps what is logged, under the name of the logger."""
+
     def emit(self, record: logging.LogRecord) -> None:
-        _heard.append(f"WARNING: {record.getMessage()}")
+        _heard.append(f"tensorflow: {record.getMessage()}")
 
 
 # TensorFlow's log goes to the list, not to the page.

@@ -129,7 +129,7 @@ def test_the_messages_that_people_search_for_are_quoted_each_with_a_page(site, p
         assert quote in quoted
     assert len(items) > 25
     for item in items:
-        assert re.search(r"(Error|Warning|WARNING): ", item.find("code").get_text())
+        assert re.search(r"(Error|Warning|tensorflow): ", item.find("code").get_text())
         assert item.select("a[href], em")
 
 
