@@ -1162,3 +1162,25 @@ def test_a_sparse_gradient_in_forward_mode():
         tape.watch(table)
         y = lookup(table, ids)
     assert isinstance(tape.gradient(y, table), tf.IndexedSlices)  # and stays sparse in reverse mode
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_a_rule_with_a_tape_of_its_own_in_forward_mode(wrap):
+    @cgrad.custom_vjp
+    def recomputed(x):
+        def grad(u):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.tanh(2.0 * x)
+            return tape.gradient(y, x, output_gradients=u)
+
+        return tf.tanh(2.0 * tf.stop_gradient(x)), grad
+
+    def tangent(x, v):
+        with tf.autodiff.ForwardAccumulator(x, v) as accumulator:
+            y = recomputed(x)
+        return accumulator.jvp(y)
+
+    x, v = tf.constant([0.1, 0.2]), tf.constant([1.0, -3.0])
+    found = wrap(tangent)(x, v)
+    assert np.allclose(found, 2.0 * (1.0 - np.tanh([0.2, 0.4]) ** 2) * [1.0, -3.0])

@@ -81,13 +81,14 @@ class Definition:
         self._captures.check(args, kwargs)
         recording = internals.could_record()
         tensors = bound.tensors
-        call.followed = recording and internals.followed_by_accumulator(tensors)
+        call.followed, call.recorded = recording and internals.followed_by_accumulator(tensors), False
         if call.followed and self.detached:
             tensors = _copies(tensors)  # or it would differentiate the forward pass, for nothing
         # tf.custom_gradient makes tensors of all it is handed, so the call itself travels beside it.
         self._local.call = call
         try:
             outputs = self._core(*tensors)
+            call.recorded = True
         finally:
             self._local.call = None  # or its tensors would live until the next call
         if call.positions is None:
@@ -108,7 +109,7 @@ def decorated(definition: Definition) -> Callable[..., Any]:
 class _Call:
     """One call: its arguments, its outputs, and its rule once the function has run."""
 
-    __slots__ = ("bound", "definition", "evaluated", "followed", "outputs", "positions", "variables")
+    __slots__ = ("bound", "definition", "evaluated", "followed", "outputs", "positions", "recorded", "variables")
 
     definition: Definition
     bound: bind.Bound
@@ -116,6 +117,7 @@ class _Call:
     followed: bool  # whether forward mode follows an argument
     outputs: list[tf.Tensor]
     positions: list[int] | None
+    recorded: bool  # whether TensorFlow has recorded it
     variables: list[Any]
 
     def __init__(self, definition: Definition, bound: bind.Bound) -> None:
@@ -140,13 +142,24 @@ class _Call:
 
     def _flat_rule(self) -> Callable[..., Any]:
         """`backward` in the form that TensorFlow inspects fastest: it reads the signature at every call."""
-        if self.followed:  # TensorFlow pushes its tangents through the rule, and takes only tensors there
-            return lambda *ups, variables=None: tf.nest.map_structure(_full, self.backward(*ups, read=variables))
+        if self.followed:
+            return lambda *ups, variables=None: self._once_recorded(*ups, read=variables)
         if self.variables or not tf.executing_eagerly():
             return lambda *ups, variables=None: self.backward(*ups, read=variables)
         if self.positions is None and self.bound.plain is not None and len(self.bound.plain) == 1:
             return lambda upstream: self._simple(upstream)
         return lambda *ups: self.backward(*ups)
+
+    def _once_recorded(self, *upstreams: Any, read: Sequence[Any] | None) -> Any:
+        """`backward`, but for the accumulators that ask for it while the call is being recorded.
+
+        They would push tangents of their own through the rule, with every tape at rest (a rule that uses one would come
+        back with None) and for tensors only. What they get is replaced by `follow_forward`; so they get nothing.
+        """
+        if self.recorded:
+            return self.backward(*upstreams, read=read)
+        nothing = [None] * len(self.bound.tensors)
+        return (nothing, [None] * len(read)) if read else nothing
 
     def _simple(self, upstream: Any) -> Any:
         """`backward` for one tensor in and one out, where nothing is wrong: this is what most rules are."""
@@ -302,10 +315,6 @@ def _dense(upstream: Any, output: tf.Tensor) -> tf.Tensor:
     if isinstance(upstream, tf.Tensor):
         return upstream
     return tf.zeros_like(output) if upstream is None else tf.convert_to_tensor(upstream)
-
-
-def _full(gradient: Any) -> Any:
-    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
 def first_name(rule: Callable[..., Any]) -> str:
