@@ -267,3 +267,37 @@ def test_nothing_is_printed(capfd):
     cgrad.gradcheck(square, X)
     cgrad.gradcheck(half_square, tf.constant([0.5, -1.0]))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_function_of_many_numbers_is_looked_at_in_pieces(dtype, wrong):
+    """More than fit into one piece, and into memory as often as they come up: the same verdict, to the last entry."""
+    size = 2**20 + 3
+    w = tf.Variable(tf.cast(tf.random.stateless_normal([size], [1, 2]), dtype))
+    spoilt = tf.tensor_scatter_nd_update(tf.ones(size, dtype), [[size - 1]], tf.constant([1.25], dtype))
+
+    @tf.custom_gradient
+    def weighted(x):
+        def grad(u, variables=None):
+            slope = tf.cos(w * x) * u
+            return tf.reduce_sum(slope * w), [slope * x * spoilt if wrong else slope * x]
+
+        return tf.sin(w * x), grad
+
+    before = w.numpy()
+    report = cgrad.gradcheck(weighted, tf.constant(0.5, dtype), order=1, modes=("eager", "graph"))
+    assert np.array_equal(w.numpy(), before)
+    if not wrong:
+        assert report, report
+    else:
+        assert [f.name for f in report.faults] == ["wrong-value"]
+        assert f"[{size - 1}]" in report.faults[0].seen
+
+
+def test_the_second_derivative_of_many_numbers():
+    x = tf.random.stateless_normal([2**18 + 1], [1, 2], dtype=tf.float64)
+    right = tf.custom_gradient(lambda x: (tf.sin(x), lambda u: u * tf.cos(x)))
+    stopped = tf.custom_gradient(lambda x: (tf.sin(x), lambda u: u * tf.stop_gradient(tf.cos(x))))
+    assert cgrad.gradcheck(right, x, modes=("eager", "graph"))
+    assert [f.name for f in cgrad.gradcheck(stopped, x, modes=("eager",)).faults] == ["backward-not-differentiable"]

@@ -7,6 +7,7 @@ of the comparison of values (``skip``).
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,7 @@ import tensorflow as tf
 from cgrad import interception
 from cgrad.errors import ContractError
 from cgrad.numerics import Line, Shape, Slope, Vector, first_step
-from cgrad.subject import Array, Run, Subject, flat, numpy, outputs_flat
+from cgrad.subject import PIECE, Array, Run, Subject, flat, numpy, outputs_flat, pieces
 from cgrad.usage import shown
 
 MODES = ("eager", "graph", "xla", "pfor", "forward")
@@ -28,6 +29,9 @@ MODES = ("eager", "graph", "xla", "pfor", "forward")
 MIX = (-64.0, 0.5)
 
 COARSE = 2.0**-23
+
+LARGE = 2**20
+"""Of functions of more numbers no more than a few copies of all of them are held at once."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,8 @@ class Exam:
                 self.stage = "forward"
                 self.run = self.subject.run()
                 self._meet_variables(self.run)
+                if sum(math.prod(item.shape) for item in self.subject.inputs) > LARGE:
+                    _ = self.pair  # now, while there are no gradients in memory
                 self.stage = "backward"
                 u, v = self.draw(), self.draw()
                 mixed = [MIX[0] * a + MIX[1] * b for a, b in zip(u, v, strict=True)]
@@ -169,25 +175,42 @@ class Exam:
 
     def scales(self, index: int) -> Vector:
         """The size of a unit step for each real entry of an input: a power of two near |x|, with a floor."""
-        x = np.abs(flat(self.subject.inputs[index].value()))
-        x = np.where(np.isfinite(x), x, 1.0)
-        top = float(x.max(initial=0.0))
+        value = self.subject.inputs[index].value()
+        sizes = [np.where(np.isfinite(x), np.abs(x), 1.0).max(initial=0.0) for (x,) in pieces(value)]
+        top = float(max(sizes, default=0.0))
         floor = 2.0**-10 * (top if 0.0 < top < 1.0 else 1.0)
-        return np.asarray(2.0 ** np.floor(np.log2(np.maximum(x, floor))))
+        numbers = value.size * (2 if value.dtype.kind == "c" else 1)
+        # powers of two: of many, half the memory holds them exactly
+        found: Any = np.empty(numbers, np.float32 if numbers > PIECE and value.dtype.itemsize <= 4 else np.float64)
+        for k, (x,) in enumerate(pieces(value)):
+            x = np.where(np.isfinite(x), np.abs(x), 1.0)
+            found[k * PIECE : (k + 1) * PIECE] = 2.0 ** np.floor(np.log2(np.maximum(x, floor)))
+        return np.asarray(found)
 
-    def invisible(self, index: int) -> Vector:
-        """Derivatives smaller than these cannot be told from rounding in the output."""
+    def invisible(self, scales: Vector) -> Vector:
+        """Derivatives smaller than these cannot be told from rounding in the output, where a unit step is so large."""
         y = np.abs(self.center[np.isfinite(self.center)]).max(initial=0.0)
-        return np.asarray(64.0 * self.eps * y / np.maximum(self.scales(index), 1e-300))
+        return np.asarray(64.0 * self.eps * y / np.maximum(scales, 1e-300))
+
+    def noise(self, index: int) -> float:
+        """The largest of the derivatives of an input that cannot be told from rounding in the output."""
+        least = min((float(np.abs(s).min()) for (s,) in pieces(self.known_scales(index))), default=np.inf)
+        return float(self.invisible(np.array([least]))[0])
+
+    def known_scales(self, index: int) -> Vector:
+        """The scales but for their signs, from a direction that is there already where there is one."""
+        pair: Pair | None = self.__dict__.get("pair")
+        return self.scales(index) if pair is None or index >= len(pair.steps) else pair.steps[index]
 
     def direction(self, only: Sequence[int] | None = None) -> list[Vector]:
         """Random signs times the scales; zero for inputs other than ``only``."""
         steps = []
-        for index, item in enumerate(self.subject.inputs):
+        for index in range(len(self.subject.inputs)):
             scale = self.scales(index)
-            signs = self.random.choice([-1.0, 1.0], scale.shape)
-            wanted = only is None or index in only
-            steps.append(signs * scale if wanted else np.zeros(flat(item.value()).shape))
+            for start in range(0, scale.size, PIECE):
+                part = scale[start : start + PIECE]
+                part *= self.random.choice([-1.0, 1.0], part.shape)
+            steps.append(scale if only is None or index in only else np.zeros(scale.shape, scale.dtype))
         return steps
 
     def symmetric(self, index: int) -> bool:

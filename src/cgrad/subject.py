@@ -18,6 +18,9 @@ from cgrad.numerics import Vector
 
 Array = NDArray[Any]
 
+PIECE = 2**18
+"""How many numbers are looked at together."""
+
 
 @dataclass(frozen=True)
 class Input:
@@ -70,12 +73,30 @@ def differentiable(leaf: Any) -> bool:
 
 def numpy(value: Any) -> Array:
     """A tensor, variable or IndexedSlices as an array in a precision NumPy computes in."""
-    if isinstance(value, tf.IndexedSlices):
+    if isinstance(value, (tf.IndexedSlices, tf.Variable)):
         value = tf.convert_to_tensor(value)
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    array = _shared(value) if isinstance(value, tf.Tensor) else np.asarray(value)
     if array.dtype.kind == "V" or array.dtype.name == "bfloat16" or array.dtype == np.float16:
         array = array.astype(np.float32)
     return array
+
+
+def _shared(tensor: Any) -> Array:
+    """A tensor's own memory where it can be read, to be left alone: `.numpy()` is a copy."""
+    if tensor.dtype.name in ("float32", "float64", "complex64", "complex128") and tensor.shape.num_elements():
+        with contextlib.suppress(BufferError, TypeError, ValueError):  # on another device
+            return np.asarray(memoryview(tensor))
+    return np.asarray(tensor.numpy())
+
+
+def pieces(*arrays: Array) -> Iterator[tuple[Vector, ...]]:
+    """The real numbers of arrays of one size, some of each at a time: double precision of all of them may not fit."""
+    views = []
+    for array in arrays:
+        row = np.ascontiguousarray(array).reshape(-1)
+        views.append(row.view(row.real.dtype) if row.dtype.kind == "c" else row)
+    for start in range(0, max((view.size for view in views), default=0), PIECE):
+        yield tuple(view[start : start + PIECE].astype(np.float64) for view in views)
 
 
 def flat(value: Array) -> Vector:
@@ -174,6 +195,17 @@ def _apart(leaves: list[Any]) -> list[Any]:
     return found
 
 
+def _shifted(value: Array, step: Vector, t: float) -> Array:
+    """``value + t * step``, some numbers at a time."""
+    found: Array = np.empty(value.shape, value.dtype)
+    rows = [np.ascontiguousarray(a).reshape(-1) for a in (value, found)]
+    old, new = (row.view(row.real.dtype) if row.dtype.kind == "c" else row for row in rows)
+    for start in range(0, step.size, PIECE):
+        part = slice(start, start + PIECE)
+        new[part] = old[part] + (t * step[part]).astype(old.dtype, copy=False)
+    return found
+
+
 class Subject:
     """f and the point it is checked at.
 
@@ -267,12 +299,11 @@ class Subject:
         before: list[tuple[Any, Any]] = []
         try:
             for item, step in zip(self.inputs, steps, strict=True):
-                moved = self._moved(item, step, t)
                 if item.variable:
                     before.append((item.leaf, tf.identity(item.leaf)))
-                    item.leaf.assign(moved)
+                    item.leaf.assign(self._moved(item, step, t))
                 elif item.position is not None:
-                    leaves[item.position] = moved
+                    leaves[item.position] = self._moved(item, step, t)
             return outputs_flat(self.call(leaves))
         finally:
             for variable, value in before:
@@ -280,10 +311,7 @@ class Subject:
 
     @staticmethod
     def _moved(item: Input, step: Vector, t: float) -> Any:
-        value = item.value()
-        real = t * step
-        shift: Array = real.view(np.complex128) if value.dtype.kind == "c" else real
-        return tf.cast(tf.constant(value + shift.reshape(value.shape).astype(value.dtype)), item.dtype)
+        return tf.cast(tf.constant(_shifted(item.value(), step, t)), item.dtype)
 
     def eps(self) -> float:
         """The rounding unit of the least precise differentiable input."""

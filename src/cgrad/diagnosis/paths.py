@@ -52,7 +52,7 @@ def _answers_nearby(exam: Exam, index: int) -> bool:
         nearby = exam.subject.run(leaves).pull(exam.probes[0])[index]
     except Exception:
         return False
-    return nearby is not None and bool(np.abs(nearby).max(initial=0.0) > exam.invisible(index).max(initial=0.0))
+    return nearby is not None and bool(np.abs(nearby).max(initial=0.0) > exam.noise(index))
 
 
 def cut_fault(exam: Exam, piece: Evidence) -> Fault | None:

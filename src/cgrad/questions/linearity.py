@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from cgrad.exam import MIX, Evidence, Exam
-from cgrad.subject import Array
+from cgrad.subject import Array, pieces
 
 ROUNDINGS = 1000.0
 
@@ -29,13 +29,13 @@ def ask(exam: Exam) -> list[Evidence]:
 
 
 def _judge(exam: Exam, index: int, u: Array, v: Array, mixed: Array) -> Evidence | None:
-    due = MIX[0] * u + MIX[1] * v
-    size = abs(MIX[0]) * np.abs(u) + MIX[1] * np.abs(v)
-    room = ROUNDINGS * exam.eps * (size + size.max(initial=0.0))
+    most = max((float(_size(a, b).max()) for a, b in pieces(u, v)), default=0.0)
     # a gradient that is zero but for rounding (a bias before a softmax) is noise of this size
-    room = room + abs(MIX[0]) * exam.invisible(index).max(initial=0.0)
-    off = np.abs(mixed - due) - room
-    if not (off > 0).any():
+    noise = abs(MIX[0]) * exam.noise(index)
+    parts = pieces(u, v, mixed)
+    if all(
+        (np.abs(m - _mixture(a, b)) <= ROUNDINGS * exam.eps * (_size(a, b) + most) + noise).all() for a, b, m in parts
+    ):
         return None
     name = exam.subject.inputs[index].name
     # only a single upstream number, or one that is never read, leaves the answer as it was
@@ -44,6 +44,8 @@ def _judge(exam: Exam, index: int, u: Array, v: Array, mixed: Array) -> Evidence
         return Evidence(
             "linearity", "constant", name, seen, "a gradient proportional to the upstream", {"index": index}
         )
+    due = _mixture(u, v)
+    off = np.abs(mixed - due) - ROUNDINGS * exam.eps * _size(u, v)
     worst = np.unravel_index(int(np.argmax(off)), off.shape)
     return Evidence(
         "linearity",
@@ -53,6 +55,16 @@ def _judge(exam: Exam, index: int, u: Array, v: Array, mixed: Array) -> Evidence
         f"{MIX[0]:g} g(u) + {MIX[1]:g} g(v) = {due[worst]:.6g}",
         {"index": index},
     )
+
+
+def _mixture(u: Array, v: Array) -> Array:
+    found: Array = MIX[0] * u + MIX[1] * v
+    return found
+
+
+def _size(u: Array, v: Array) -> Array:
+    found: Array = abs(MIX[0]) * np.abs(u) + MIX[1] * np.abs(v)
+    return found
 
 
 def _at(position: tuple[np.intp, ...]) -> str:

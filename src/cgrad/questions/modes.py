@@ -16,7 +16,7 @@ import tensorflow as tf
 from cgrad import interception, internals
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.numerics import Vector
-from cgrad.subject import Array, Subject, differentiable, flat, numpy, outputs_flat
+from cgrad.subject import Array, Subject, differentiable, flat, numpy, outputs_flat, pieces
 
 Answer = list[Array | None]
 
@@ -203,26 +203,33 @@ def _equal(exam: Exam, found: Answer, eager: Answer) -> tuple[int, str, str] | N
         if index in exam.skip:
             continue
         # a graph gives zeros where eager mode gives None
-        a = np.zeros(1) if got is None else flat(got)
-        b = np.zeros(1) if due is None else flat(due)
-        if a.shape != b.shape and (np.any(a) or np.any(b)):
+        a = np.zeros(1) if got is None else got
+        b = np.zeros(1) if due is None else due
+        if a.size != b.size and (np.any(a) or np.any(b)):
             if got is None or due is None:
                 return index, _brief(got), _brief(due)
             return index, f"shape {got.shape}", f"shape {due.shape}"
-        if a.shape != b.shape:
+        if a.size != b.size:
             continue
-        wrong = _unequal(exam, a, b, exam.invisible(index).max(initial=0.0))
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            return index, f"{a[at]:.6g}", f"{b[at]:.6g}"
+        noise = exam.noise(index)
+        most = max((_largest(q) for (q,) in pieces(b)), default=0.0)
+        for p, q in pieces(a, b):
+            wrong = _unequal(exam, p, q, noise, most)
+            if wrong.any():
+                at = int(np.argmax(wrong))
+                return index, f"{p[at]:.6g}", f"{q[at]:.6g}"
     return None
 
 
-def _unequal(exam: Exam, a: Vector, b: Vector, noise: float = 0.0) -> Any:
+def _largest(b: Vector) -> float:
+    return float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
+
+
+def _unequal(exam: Exam, a: Vector, b: Vector, noise: float = 0.0, most: float | None = None) -> Any:
     eps = exam.eps
     rtol = 1e-6 if eps < 1e-10 else 2e-3 if eps < 1e-5 else 0.1
     with np.errstate(invalid="ignore"):
-        room = rtol * (np.abs(b) + np.abs(b[np.isfinite(b)]).max(initial=0.0)) + noise
+        room = rtol * (np.abs(b) + (_largest(b) if most is None else most)) + noise
         return ~((np.abs(a - b) <= room) | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 

@@ -7,6 +7,7 @@ f: k = d<g(x; u), w>/du has <k, v> = <g(x; v), w> for every v, since g is linear
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ from cgrad import interception
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.numerics import Line, Vector
 from cgrad.questions.modes import traced
-from cgrad.subject import Array, differentiable, flat, numpy
+from cgrad.subject import PIECE, Array, differentiable, flat, numpy, pieces
+
+_STRIDE = 1024
 
 
 def ask(exam: Exam) -> list[Evidence]:
@@ -58,7 +61,7 @@ def _in_graph(exam: Exam, used: list[int], weights: list[Array], eager: list[Arr
         if due is None or not np.any(due) or not np.isfinite(due).all():
             continue
         got = np.zeros_like(due) if h is None else h
-        if got.shape == due.shape and np.allclose(got, due, rtol=1e-3, atol=1e-4 * np.abs(due).max()):
+        if got.shape == due.shape and _close(got, due):
             continue
         kind = "wrong" if np.any(got) else "silent"
         seen = f"{'None' if h is None else f'{got.flat[0]:.6g}'} where all is one tf.function"
@@ -66,6 +69,11 @@ def _in_graph(exam: Exam, used: list[int], weights: list[Array], eager: list[Arr
         data = {"index": index, "slope": None, "second": h, "exact": due}
         return [Evidence("second_order", kind, name, seen, f"{due.flat[0]:.6g}, as in eager mode", data)]
     return []
+
+
+def _close(got: Array, due: Array) -> bool:
+    atol = 1e-4 * max(float(np.abs(d).max()) for (d,) in pieces(due))
+    return all(np.allclose(g, d, rtol=1e-3, atol=atol) for g, d in pieces(got, due))
 
 
 def _along(h: Array, step: Vector) -> float:
@@ -82,7 +90,12 @@ def _plainly_other(exam: Exam, h: Array, exact: Array) -> bool:
 def _signs(exam: Exam, index: int) -> Array:
     item = exam.subject.inputs[index]
     # sizes other than 1, or the products with a direction of powers of two may cancel
-    signs = exam.random.choice([-1.0, 1.0], item.shape) * exam.random.uniform(0.5, 1.5, item.shape)
+    kind: Any = np.float32 if math.prod(item.shape) > PIECE and item.dtype.name == "float32" else np.float64
+    signs = np.empty(math.prod(item.shape), kind)
+    for start in range(0, signs.size, PIECE):
+        part = signs[start : start + PIECE]
+        part[:] = exam.random.choice([-1.0, 1.0], part.shape) * exam.random.uniform(0.5, 1.5, part.shape)
+    signs = signs.reshape(item.shape)
     return np.asarray(signs * (1.0 + 1.0j) if item.dtype.is_complex else signs)
 
 
@@ -155,10 +168,16 @@ class _Truth:
             if item.position is not None and not item.variable:
                 leaves[item.position] = subject._moved(item, step, t)
         gradients = subject.run(leaves).pull(self.exam.probes[0])
-        parts = [
-            flat(g) * flat(w) for i, w in zip(self.used, self.weights, strict=True) if (g := gradients[i]) is not None
-        ]
-        return np.concatenate(parts)
+        pairs = [(g, w) for i, w in zip(self.used, self.weights, strict=True) if (g := gradients[i]) is not None]
+        many = sum(g.size for g, _ in pairs) > PIECE
+        return np.concatenate([_products(g, w, many) for g, w in pairs])
+
+
+def _products(g: Array, w: Array, summed: bool) -> Vector:
+    """The terms of <g, w>; of many the sums of some, which say as much about the sum of all and fit in memory."""
+    if not summed:
+        return flat(g) * flat(w)
+    return np.array([(a[k::_STRIDE] * b[k::_STRIDE]).sum() for a, b in pieces(g, w) for k in range(_STRIDE)])
 
 
 def _raised(error: Exception, truth: _Truth, calls: list[interception.Call]) -> list[Evidence]:
@@ -177,7 +196,9 @@ def _raised(error: Exception, truth: _Truth, calls: list[interception.Call]) -> 
 def _judge_upstream(exam: Exam, used: list[int], weights: list[Array], upstream: Found) -> list[Evidence]:
     """Compares <k, v> with <g(x; v), w> for the second probe v, whose answer is there already."""
     answers = [exam.gradients(1)[i] for i in used]
-    terms = [flat(g) * flat(w) for g, w in zip(answers, weights, strict=True) if g is not None]
+    pairs = [(g, w) for g, w in zip(answers, weights, strict=True) if g is not None]
+    many = sum(g.size for g, _ in pairs) > PIECE
+    terms = [_products(g, w, many) for g, w in pairs]
     seen = [flat(k) * flat(v) for k, v in zip(upstream, exam.probes[1], strict=True) if k is not None]
     with np.errstate(invalid="ignore"):
         due, got = (float(sum(part.sum() for part in parts)) for parts in (terms, seen))

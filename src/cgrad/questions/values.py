@@ -15,7 +15,7 @@ import numpy as np
 
 from cgrad.exam import Evidence, Exam
 from cgrad.numerics import Shape, Slope, Vector
-from cgrad.subject import Array, flat
+from cgrad.subject import PIECE, Array, flat, pieces
 
 CONFIRM = 6
 """Entries that a mismatch pays differences for."""
@@ -146,7 +146,7 @@ def _along(answer: Sequence[Array | None], steps: list[Vector], active: list[int
     for i in active:
         g = answer[i]
         if g is not None:
-            total += float(flat(g) @ steps[i])
+            total += sum(float(a @ b) for a, b in pieces(g, steps[i]))
     return total if np.isfinite(total) else None
 
 
@@ -156,25 +156,30 @@ def _slack(exam: Exam, answer: Sequence[Array | None], steps: list[Vector], acti
     for i in active:
         g = answer[i]
         if g is not None:
-            squares += float(np.sum((flat(g) * steps[i]) ** 2))
+            squares += sum(float(np.sum((a * b) ** 2)) for a, b in pieces(g, steps[i]))
     return tolerance(exam) * float(np.sqrt(squares))
 
 
 def _differing(exam: Exam, index: int, answers: list[list[Array | None]], truths: list[list[Array | None]]) -> Vector:
     """The real entries of an input where the rule and the reference differ by more than rounding, worst first."""
-    excess = np.zeros(flat(exam.subject.inputs[index].value()).shape)
-    invisible = exam.invisible(index)
+    excess: Vector = np.zeros(0)
+    scales = exam.known_scales(index)
     for answer, truth in zip(answers, truths, strict=True):
         got = answer[index]
-        due = truth[index]
         if got is None:
             continue
-        g = flat(got)
-        t = np.zeros_like(g) if due is None else flat(due)
-        room = tolerance(exam) * np.maximum(np.abs(g), np.abs(t)) + invisible * 1e-2
-        if exam.eps > 1e-10:  # sums of terms of this size are rounded to this
-            room = room + 32.0 * exam.eps * np.abs(t).max(initial=0.0)
-        excess = np.maximum(excess, np.where(np.abs(g - t) > room, np.abs(g - t) / (room + 1e-300), 0.0))
+        due = truth[index]
+        due = np.zeros(got.shape, got.dtype) if due is None else due
+        # sums of terms of this size are rounded to this
+        most = max((float(np.abs(t).max()) for (t,) in pieces(due)), default=0.0) if exam.eps > 1e-10 else 0.0
+        for k, (g, t, scale) in enumerate(pieces(got, due, scales)):
+            room = tolerance(exam) * np.maximum(np.abs(g), np.abs(t)) + exam.invisible(np.abs(scale)) * 1e-2
+            room = room + 32.0 * exam.eps * most
+            off = np.abs(g - t)
+            if (off > room).any():
+                excess = excess if excess.size else np.zeros(scales.size)
+                part = excess[k * PIECE : (k + 1) * PIECE]
+                np.maximum(part, np.where(off > room, off / (room + 1e-300), 0.0), out=part)
     order = np.argsort(-excess)
     return np.asarray(order[excess[order] > 0])
 
