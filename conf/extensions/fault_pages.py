@@ -83,16 +83,17 @@ class FaultPage(SphinxDirective):
     def _body(self, entry: Any) -> list[nodes.Node]:
         found = trial(entry.name)
         why = [paragraph(entry.why), *formula(fault_notes.FORMULAS.get(entry.name, ""))]
-        seen = [paragraph(found.case.make.__doc__.strip()), *code(found.broken.text), *text(str(found.seen))]
+        story = paragraph(found.case.make.__doc__.strip())
+        shown = unsearched([*code(found.broken.text), *text(str(found.seen))])
         again = [paragraph("The same function, repaired:"), *code(found.repaired.text), *text(str(found.clean))]
         return [
             paragraph(entry.summary),
-            *section("What you see", seen),
+            *section("What you see", [story, *shown]),
             *section("Why", why),
-            *section("What TensorFlow says", reaction(entry, found)),
+            *unsearched(section("What TensorFlow says", reaction(entry, found))),
             *section("The repair", [paragraph(entry.repair), *code(entry.snippet)]),
-            *section("Repaired", again),
-            *section("Where people met it", met(entry.name)),
+            *unsearched(section("Repaired", again)),
+            *unsearched(section("Where people met it", met(entry.name))),
             *recipes(entry.name, self.env.found_docs),
         ]
 
@@ -184,6 +185,13 @@ def section(title: str, body: list[nodes.Node]) -> list[nodes.Node]:
     """A titled section."""
     made = nodes.section("", nodes.title("", title), *body, ids=[nodes.make_id(title)])
     return [made]
+
+
+def unsearched(parts: list[nodes.Node]) -> list[nodes.Node]:
+    """Left out of the site's search: what all these pages have alike would bring up each of them, whatever is asked."""
+    for part in parts:
+        part["classes"].append("no-search")
+    return parts
 
 
 def table(head: list[str], rows: list[list[list[str]]]) -> nodes.table:
