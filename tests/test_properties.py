@@ -356,6 +356,63 @@ def test_definers_in_a_graph_and_on_a_tape(kind, f):
     close(second(g), second(f), f.dtype, "second order")
 
 
+ARGUMENTS = {
+    "list": list,
+    "dict": lambda xs: {f"k{9 - i}": x for i, x in enumerate(xs)},
+    "nested": lambda xs: (xs[0], {"rest": list(xs[1:]), "empty": []}),
+}
+
+
+def in_one_argument(f, kind):
+    """The function of one structure of all inputs, plain or under a definer; its leaves in the order of tf.nest."""
+
+    def plain(p):
+        return f(*tf.nest.flatten(p))
+
+    if kind == "custom_vjp":
+
+        def with_rule(p):
+            return plain(p), lambda *ups: tf.nest.pack_sequence_as(
+                p, truth(f, tf.nest.flatten(p), tf.nest.flatten(ups))
+            )
+
+        return cgrad.custom_vjp(with_rule)
+    if kind == "custom_jvp":
+
+        def rule(primals, tangents):
+            return f.like(pushed(f, tf.nest.flatten(primals), tf.nest.flatten(tangents)))
+
+        return cgrad.custom_jvp(rule)(plain)
+    if kind == "custom_jacobian":
+
+        def jacobian(p):
+            return f.like([tf.nest.pack_sequence_as(p, row) for row in blocks(f, tf.nest.flatten(p))])
+
+        return cgrad.custom_jacobian(jacobian)(plain)
+    return plain
+
+
+@pytest.mark.parametrize("kind", ["plain", *DEFINERS])
+@budget(6)
+@given(f=functions(), shape=st.sampled_from(sorted(ARGUMENTS)))
+def test_a_structure_for_an_argument(kind, f, shape):
+    # tf.nest sorts the keys: the leaves come in another order than they were written in
+    p = ARGUMENTS[shape](f.point()[::-1] if shape == "dict" else f.point())
+    xs = tf.nest.flatten(p)
+    g = in_one_argument(f, kind)
+    pv = tf.nest.map_structure(lambda x: 0.5 * x + 1.0, p)
+    u = f.upstream()
+    y, pullback = cgrad.vjp(g, p)
+    close(y, f(*xs), f.dtype, "value")
+    pulled = pullback(u)
+    tf.nest.assert_same_structure(pulled, p)
+    close(pulled, truth(f, xs, u), f.dtype, "vjp")
+    y, dy = cgrad.jvp(g, (p,), (pv,))
+    close(dy, f.like(pushed(f, xs, tf.nest.flatten(pv))), f.dtype, "jvp")
+    found = cgrad.jacobian(g, p)
+    close(found, [block for row in blocks(f, xs) for block in row], f.dtype, "jacobian")
+
+
 # --- gradcheck ----------------------------------------------------------------------------------------------------
 
 
