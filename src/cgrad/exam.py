@@ -210,7 +210,7 @@ class Exam:
             for start in range(0, scale.size, PIECE):
                 part = scale[start : start + PIECE]
                 part *= self.random.choice([-1.0, 1.0], part.shape)
-            steps.append(scale if only is None or index in only else np.zeros(scale.shape, scale.dtype))
+            steps.append(_narrow(scale) if only is None or index in only else np.zeros(scale.shape, scale.dtype))
         return steps
 
     def symmetric(self, index: int) -> bool:
@@ -339,6 +339,15 @@ class Exam:
         """The rule's answer to a probe, as arrays."""
         found = [None if g is None else numpy(g) for g in self.answers[probe]]
         return [None if g is None or g.dtype.kind not in "biufc" else g for g in found]
+
+
+def _narrow(steps: Vector) -> Vector:
+    """Many steps in half precision where it holds them: they are powers of two."""
+    if steps.size <= PIECE or steps.dtype != np.float32:
+        return steps
+    with np.errstate(over="ignore", under="ignore"):
+        half: Any = steps.astype(np.float16)
+    return half if all(np.array_equal(a, b) for a, b in pieces(half, steps)) else steps
 
 
 def _is_numbers(value: Any) -> bool:

@@ -202,7 +202,7 @@ def _shifted(value: Array, step: Vector, t: float) -> Array:
     old, new = (row.view(row.real.dtype) if row.dtype.kind == "c" else row for row in rows)
     for start in range(0, step.size, PIECE):
         part = slice(start, start + PIECE)
-        new[part] = old[part] + (t * step[part]).astype(old.dtype, copy=False)
+        new[part] = old[part] + (t * step[part].astype(np.float64)).astype(old.dtype)
     return found
 
 
