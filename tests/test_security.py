@@ -72,7 +72,8 @@ def tell():
     with open("imported.json", "w") as out:
         json.dump(mine, out)
 
-atexit.register(tell)
+if "pytest" not in sys.modules:  # a process of its own
+    atexit.register(tell)
 
 @tf.custom_gradient
 def square(x):
