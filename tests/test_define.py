@@ -1184,3 +1184,18 @@ def test_a_rule_with_a_tape_of_its_own_in_forward_mode(wrap):
     x, v = tf.constant([0.1, 0.2]), tf.constant([1.0, -3.0])
     found = wrap(tangent)(x, v)
     assert np.allclose(found, 2.0 * (1.0 - np.tanh([0.2, 0.4]) ** 2) * [1.0, -3.0])
+
+
+def test_a_rule_that_calls_its_own_function_in_forward_mode():
+    @cgrad.custom_vjp
+    def rise(x):  # its own derivative
+        return tf.exp(x), lambda u: u * rise(x)
+
+    x, v = tf.constant([0.5, -1.0], tf.float64), tf.constant([2.0, 3.0], tf.float64)
+    with tf.autodiff.ForwardAccumulator(x, v) as outer:
+        with tf.autodiff.ForwardAccumulator(x, v) as inner:
+            y = rise(x)
+        once = inner.jvp(y)
+    assert np.allclose(once, np.exp(x) * v)
+    assert np.allclose(outer.jvp(once), np.exp(x) * v * v)
+    assert cgrad.gradcheck(rise, x)

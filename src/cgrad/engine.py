@@ -106,6 +106,9 @@ def decorated(definition: Definition) -> Callable[..., Any]:
     return wrapped
 
 
+_pushing = threading.local()  # how many rules are being pushed through, one inside the other
+
+
 class _Call:
     """One call: its arguments, its outputs, and its rule once the function has run."""
 
@@ -257,10 +260,19 @@ class _Call:
         ):
             return outputs
         inputs = [*self.bound.tensors, *(tf.convert_to_tensor(v) for v in self.variables)]
+        tangents = internals.tangents_of(inputs)
+        # Inside the rule of another call that is being pushed, the innermost accumulator has no question left. (A rule
+        # may call its own function: it would be pushed without end.)
+        depth = getattr(_pushing, "depth", 0)
+        if depth >= len(tangents):
+            return outputs
         with internals.unrecorded():
             copies = [tf.identity(output) for output in outputs]
-        tangents = internals.tangents_of(inputs)
-        pushed = [self._push(inputs, tangents, k) for k in range(len(tangents))]
+        _pushing.depth = depth + 1
+        try:
+            pushed = [self._push(inputs, tangents, k) for k in range(len(tangents))]
+        finally:
+            _pushing.depth = depth
         internals.set_tangents(self.definition.name, copies, inputs, pushed)
         internals.record_reverse(self.definition.name, copies, outputs, lambda *ups: list(ups))
         return copies
