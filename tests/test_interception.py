@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import cgrad
-from cgrad import interception
+from cgrad import interception, internals
 
 
 @tf.custom_gradient
@@ -103,3 +103,18 @@ def test_variables_stay_an_error_where_the_rule_does_not_take_them():
 
     with interception.observing(), pytest.raises(TypeError, match="must accept keyword argument 'variables'"):
         scale(X)
+
+
+def test_hooks_that_an_interrupt_left_are_taken_back():
+    names = internals.CUSTOM_GRADIENT_DECORATORS
+    before = [getattr(internals.custom_gradient_module, name) for name in names]
+    with interception.observing():
+        kept = len(interception._local.stack)
+        with interception.settled():
+            left = [interception.intercepting(lambda *args: None) for _ in range(2)]
+            for context in left:
+                context.__enter__()  # and never left
+        assert len(interception._local.stack) == kept
+        del left  # what is left at last finds nothing to take away
+        assert [getattr(internals.custom_gradient_module, name) for name in names] != before
+    assert [getattr(internals.custom_gradient_module, name) for name in names] == before

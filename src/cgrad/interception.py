@@ -25,7 +25,7 @@ Handler = Callable[[Any, Any, Any, Proceed], Any]
 
 _lock = threading.Lock()
 _originals: dict[str, Any] = {}
-_installed = 0
+_users: dict[object, int] = {}  # each use of the hooks, and its thread
 _local = threading.local()
 
 
@@ -97,32 +97,47 @@ class MissingRule(TypeError):
 def intercepting(handler: Handler) -> Iterator[None]:
     """Hands every call of a custom gradient in this thread to ``handler(function, args, kwargs, proceed)``."""
     stack: list[Handler] = _local.__dict__.setdefault("stack", [])
-    _install()
-    stack.append(handler)
+    user = object()
+    try:
+        _install(user)
+        stack.append(handler)
+        yield
+    finally:
+        if handler in stack:
+            stack.remove(handler)
+        _uninstall(user)
+
+
+@contextlib.contextmanager
+def settled() -> Iterator[None]:
+    """Takes back what its block has hooked in this thread and left: an interrupt may come between two lines."""
+    stack: list[Handler] = _local.__dict__.setdefault("stack", [])
+    depth, before = len(stack), set(_users)
     try:
         yield
     finally:
-        stack.remove(handler)
-        _uninstall()
+        del stack[depth:]
+        for user in [u for u, thread in list(_users.items()) if thread == threading.get_ident() and u not in before]:
+            _uninstall(user)
 
 
-def _install() -> None:
-    global _installed
+def _install(user: object) -> None:
     with _lock:
-        if not _installed:
-            for name in _NAMES:
-                _originals[name] = getattr(_module, name)
-                setattr(_module, name, _dispatcher(_originals[name]))
-        _installed += 1
+        _users[user] = threading.get_ident()
+        for name in _NAMES:
+            current = getattr(_module, name)
+            if not hasattr(current, "of_cgrad"):
+                _originals[name] = current
+                setattr(_module, name, _dispatcher(current))
 
 
-def _uninstall() -> None:
-    global _installed
+def _uninstall(user: object) -> None:
+    """Once or more often: what is not there is not taken away again."""
     with _lock:
-        _installed -= 1
-        if not _installed:
-            for name in _NAMES:
-                setattr(_module, name, _originals[name])
+        _users.pop(user, None)
+        if not _users:
+            for name, original in _originals.items():
+                setattr(_module, name, original)
 
 
 def _dispatcher(original: Proceed) -> Proceed:
@@ -132,6 +147,7 @@ def _dispatcher(original: Proceed) -> Proceed:
             return original(f, args, kwargs)
         return stack[-1](f, args, kwargs, original)
 
+    dispatch.of_cgrad = True  # type: ignore[attr-defined]
     return dispatch
 
 

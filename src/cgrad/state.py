@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from cgrad import internals
+from cgrad import interception, internals
 from cgrad.tracing import is_library
 
 _DEPTH = 5
@@ -29,7 +29,7 @@ def as_it_was(f: Callable[..., Any], args: Iterable[Any]) -> Iterator[None]:
     """Runs its block, and puts back what f may have moved."""
     eagerly = tf.config.functions_run_eagerly()
     try:
-        with random_numbers(), variables([f, *args]), internals.same_execution_mode():
+        with random_numbers(), variables([f, *args]), interception.settled(), internals.same_execution_mode():
             yield
     finally:
         if tf.config.functions_run_eagerly() is not eagerly:
