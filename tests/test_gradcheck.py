@@ -301,3 +301,18 @@ def test_the_second_derivative_of_many_numbers():
     stopped = tf.custom_gradient(lambda x: (tf.sin(x), lambda u: u * tf.stop_gradient(tf.cos(x))))
     assert cgrad.gradcheck(right, x, modes=("eager", "graph"))
     assert [f.name for f in cgrad.gradcheck(stopped, x, modes=("eager",)).faults] == ["backward-not-differentiable"]
+
+
+def test_a_slight_error_is_shown_with_enough_digits_and_may_be_the_function_s_own():
+    x = tf.constant([0.1, 0.2, 0.3], tf.float64)
+
+    @cgrad.custom_vjp(numpy=True)
+    def approximate(x):
+        return np.sin(x), lambda u: u * np.cos(x) * (1.0 + 1e-7)
+
+    (found,) = cgrad.gradcheck(approximate, x).faults
+    assert found.name == "wrong-value"
+    assert found.seen.split()[0] != found.due.split()[0]
+    assert found.reason == "off by 1e-07 relative: a slip, or f is an approximation itself (a solver, a series)."
+    assert found.repair == "cgrad.gradcheck(..., rtol=1e-06)   # if that is how exact f is"
+    assert cgrad.gradcheck(approximate, x, rtol=1e-6)

@@ -20,6 +20,9 @@ from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.numerics import Vector
 from cgrad.subject import Array, Input, Subject, flat, numpy
 
+SLIGHT = 1e-5
+"""A relative error below this may be the function's own: a solver stops at some tolerance."""
+
 
 def name(exam: Exam, piece: Evidence) -> Fault:
     """The most specific fault whose hypothesis holds; wrong-value if none does."""
@@ -31,7 +34,17 @@ def name(exam: Exam, piece: Evidence) -> Fault:
         found = hypothesis(case)
         if found is not None:
             return found
+    if piece.data["apart"] < SLIGHT:
+        reason = (
+            f"off by {piece.data['apart']:.1g} relative: a slip, or f is an approximation itself (a solver, a series)."
+        )
+        repair = f"cgrad.gradcheck(..., rtol={_next_power(piece.data['apart'])})   # if that is how exact f is"
+        return fault("wrong-value", piece, reason, repair)
     return fault("wrong-value", piece)
+
+
+def _next_power(value: float) -> str:
+    return f"{10.0 ** np.ceil(np.log10(value) + 0.3):.0e}"
 
 
 class Case:
@@ -235,8 +248,8 @@ def _by_closure(case: Case) -> Fault | None:
 
 def _point(case: Case) -> Fault | None:
     """Right at a point nearby."""
-    if case.item.variable:
-        return None
+    if case.item.variable or case.piece.data["apart"] < SLIGHT:
+        return None  # so small an error would be overlooked nearby
     nearby = _elsewhere(case, 0.03)
     if nearby is None:
         return _point_by_differences(case)

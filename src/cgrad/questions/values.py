@@ -375,14 +375,18 @@ def _mismatch(
     if truth is not None:
         due = float(flat(truth)[worst.entry])
     looked = size if truths is not None or checked is None else len(checked)
+    got = float(worst.got[0])
+    apart = abs(got - due) / max(abs(got), abs(due), np.finfo(float).tiny)
+    digits = 7 if apart > 1e-5 else 12  # enough to see where they part
     return Evidence(
         "values",
         "mismatch",
         item.name,
-        f"{worst.got[0]:.7g} at {_where(exam, index, worst.entry)}",
-        f"{due:.7g} ({source}; {len(entries)} of {looked} entries differ)",
+        f"{got:.{digits}g} at {_where(exam, index, worst.entry)}",
+        f"{due:.{digits}g} ({source}; {len(entries)} of {looked} entries differ)",
         {
             "index": index,
+            "apart": apart,
             "entries": [int(e) for e in entries],
             "looked": looked,
             "answers": answers,
