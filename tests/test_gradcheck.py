@@ -316,3 +316,33 @@ def test_a_slight_error_is_shown_with_enough_digits_and_may_be_the_function_s_ow
     assert found.reason == "off by 1e-07 relative: a slip, or f is an approximation itself (a solver, a series)."
     assert found.repair == "cgrad.gradcheck(..., rtol=1e-06)   # if that is how exact f is"
     assert cgrad.gradcheck(approximate, x, rtol=1e-6)
+
+
+def _symmetric(A):
+    return 0.5 * (A + tf.transpose(A))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_eigenvalues_where_autodiff_itself_is_wrong(seed):
+    def exponential(A):
+        w, v = tf.linalg.eigh(_symmetric(A))
+        return tf.matmul(v * tf.exp(w), v, transpose_b=True)
+
+    A = tf.constant(np.diag([1.0, 1.0, 2.0]))
+    assert not cgrad.gradcheck(exponential, A, seed=seed, order=1, modes=("eager",))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_equal_errors_in_paired_entries_do_not_cancel(seed):
+    @tf.custom_gradient
+    def root(A):
+        w, v = tf.linalg.eigh(_symmetric(A))
+        s = tf.sqrt(w)
+
+        def grad(u):
+            inner = tf.matmul(v, _symmetric(u) @ v, transpose_a=True) / (s[:, None] + s[None, :])
+            return v @ tf.matmul(inner, v, transpose_b=True)  # eigh has no second derivative at the identity
+
+        return tf.matmul(v * s, v, transpose_b=True), grad
+
+    assert not cgrad.gradcheck(root, tf.eye(2, dtype=tf.float64), seed=seed)

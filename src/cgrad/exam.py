@@ -203,13 +203,18 @@ class Exam:
         return self.scales(index) if pair is None or index >= len(pair.steps) else pair.steps[index]
 
     def direction(self, only: Sequence[int] | None = None) -> list[Vector]:
-        """Random signs times the scales; zero for inputs other than ``only``."""
+        """Random signs and sizes times the scales; zero for inputs other than ``only``.
+
+        The sizes (about one, of five bits, so that steps stay exact) keep two errors of one size, in entries that
+        belong together, from cancelling in every second direction.
+        """
         steps = []
         for index in range(len(self.subject.inputs)):
             scale = self.scales(index)
             for start in range(0, scale.size, PIECE):
                 part = scale[start : start + PIECE]
                 part *= self.random.choice([-1.0, 1.0], part.shape)
+                part *= self.random.integers(24, 41, part.shape) / 32.0
             steps.append(_narrow(scale) if only is None or index in only else np.zeros(scale.shape, scale.dtype))
         return steps
 
@@ -221,11 +226,14 @@ class Exam:
         return bool(np.array_equal(x, np.conj(np.swapaxes(x, -1, -2))))
 
     def mirrored(self, index: int, step: Vector) -> Vector:
-        """The symmetric (Hermitian) part of a step, times two."""
+        """A step along symmetric (Hermitian) matrices: its lower triangle, mirrored."""
         item = self.subject.inputs[index]
         matrix = step.view(np.complex128) if item.dtype.is_complex else step
         matrix = matrix.reshape(item.shape)
-        return flat(matrix + np.conj(np.swapaxes(matrix, -1, -2)))
+        # not the sum of both triangles: of two random signs the sum is zero half of the time
+        below = np.tril(matrix, -1)
+        middle = (matrix - below - np.triu(matrix, 1)).real
+        return flat(middle + below + np.conj(np.swapaxes(below, -1, -2)))
 
     def unit(self, index: int, entry: int) -> list[Vector]:
         """The direction along one real entry of one input."""
@@ -342,7 +350,7 @@ class Exam:
 
 
 def _narrow(steps: Vector) -> Vector:
-    """Many steps in half precision where it holds them: they are powers of two."""
+    """Many steps in half precision where it holds them: they have a few bits each."""
     if steps.size <= PIECE or steps.dtype != np.float32:
         return steps
     with np.errstate(over="ignore", under="ignore"):

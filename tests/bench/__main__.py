@@ -1,6 +1,6 @@
 """Every ratio of the project in one command, and two runs compared.
 
-    python tests/bench run [define gradcheck audit peers] [--python INTERPRETER] [--seeds N]
+    python tests/bench run [define gradcheck audit memory peers] [--python INTERPRETER] [--seeds N]
     python tests/bench compare OLD.json NEW.json
 
 ``run`` starts each benchmark in a process of its own, prints what it finds and stores it under today's date in
@@ -25,7 +25,7 @@ from typing import Any
 
 HERE = pathlib.Path(__file__).parent
 RESULTS = HERE / "results"
-ALL = ("define", "gradcheck", "audit", "peers")
+ALL = ("define", "gradcheck", "audit", "memory", "peers")
 
 
 def run(names: list[str], interpreter: str | None, seeds: int) -> pathlib.Path:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from cgrad import contract
 from cgrad.exam import Evidence, Exam
 from cgrad.interception import Call, Pull
-from cgrad.subject import argument_names, flat, numpy
+from cgrad.subject import argument_names, numpy, pieces
 
 REPEAT_ROUNDINGS = 256.0
 
@@ -283,7 +283,11 @@ def _repeat(exam: Exam) -> list[Evidence]:
 
 def _same_bits(before: Sequence[Any], after: Sequence[Any]) -> bool:
     pairs = zip(before, after, strict=True)
-    return all(a is b if a is None or b is None else np.array_equal(flat(a), flat(b), equal_nan=True) for a, b in pairs)
+    return all(a is b if a is None or b is None else a.shape == b.shape and _equal_bits(a, b) for a, b in pairs)
+
+
+def _equal_bits(a: Any, b: Any) -> bool:
+    return all(np.array_equal(x, y, equal_nan=True) for x, y in pieces(a, b))
 
 
 def _alike(exam: Exam, before: Sequence[Any], after: Sequence[Any]) -> bool:
@@ -292,11 +296,12 @@ def _alike(exam: Exam, before: Sequence[Any], after: Sequence[Any]) -> bool:
             if (a is None) != (b is None):
                 return False
             continue
-        x, y = flat(a), flat(b)
-        if x.shape != y.shape:
+        if a.size != b.size:
             return False
-        room = REPEAT_ROUNDINGS * exam.subject.eps() * (np.abs(x) + np.abs(x).max(initial=0.0))
-        with np.errstate(invalid="ignore"):
-            if not ((np.abs(x - y) <= room) | (x == y) | (np.isnan(x) & np.isnan(y))).all():
-                return False
+        most = max((float(np.abs(x).max()) for (x,) in pieces(a)), default=0.0)
+        for x, y in pieces(a, b):
+            room = REPEAT_ROUNDINGS * exam.subject.eps() * (np.abs(x) + most)
+            with np.errstate(invalid="ignore"):
+                if not ((np.abs(x - y) <= room) | (x == y) | (np.isnan(x) & np.isnan(y))).all():
+                    return False
     return True
