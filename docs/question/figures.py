@@ -28,8 +28,8 @@ def flow(upstream, jacobian):
   </g>
   <g fill="currentColor" text-anchor="middle" font-size="14">
     <text x="120" y="32">forward</text>
-    <text x="280" y="104">u = {shown["u"]}</text>
-    <text x="120" y="104">u&#7488;J = {shown["p"]}</text>
+    <text class="upstream" x="280" y="104">u = {shown["u"]}</text>
+    <text class="product" x="120" y="104">u&#7488;J = {shown["p"]}</text>
     <text x="200" y="136">backward: the rule turns u into u&#7488;J</text>
   </g>
 </svg>"""
