@@ -34,7 +34,9 @@ def convert(tex: str, display: bool, place: str = "") -> str:
         BadTeX: with the page and the line, so that the build stops at a typing error.
     """
     try:
-        return _converter.convert_with_local_state(tex.strip(), displaystyle=display)
+        made = _converter.convert_with_local_state(tex.strip(), displaystyle=display)
+        # math-core 0.9 sets a line below over its operand, which no font stretches; the line above it does.
+        return made.replace('<mo stretchy="true">\u0332</mo></mover>', '<mo stretchy="true">\u203e</mo></mover>')
     except LatexError as error:
         raise BadTeX(f"{place}: {error}\n    {tex.strip()}") from error
 

@@ -21,6 +21,11 @@ def test_a_formula_becomes_mathml_with_its_tex_kept():
     assert r"u^\T J" in found
 
 
+def test_an_overline_is_one_that_stretches():
+    assert "\u203e" in mathml.convert(r"\overline{f(z)}", display=False)
+    assert "\u0332" in mathml.convert(r"\underline{f(z)}", display=False)
+
+
 @pytest.mark.parametrize("tex", [r"\frac{a}{b", r"\fra{a}{b}", r"\begin{pmatrix} a \end{matrix}", r"a^b^c"])
 def test_bad_tex_raises_with_its_place(tex):
     with pytest.raises(mathml.BadTeX) as caught:
