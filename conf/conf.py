@@ -94,7 +94,11 @@ html_title = "cgrad"
 html_static_path = [str(HERE / "_static")]
 html_css_files = ["site.css"]
 html_favicon = str(HERE / "_static" / "icon.svg")
-html_js_files = [("site.js", {"defer": "defer"}), ("try-it.js", {"defer": "defer"}), ("search-any.js", {"defer": "defer"})]
+html_js_files = [
+    ("site.js", {"defer": "defer"}),
+    ("try-it.js", {"defer": "defer"}),
+    ("search-any.js", {"defer": "defer"}),
+]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
