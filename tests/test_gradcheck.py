@@ -346,3 +346,16 @@ def test_two_equal_errors_in_paired_entries_do_not_cancel(seed):
         return tf.matmul(v * s, v, transpose_b=True), grad
 
     assert not cgrad.gradcheck(root, tf.eye(2, dtype=tf.float64), seed=seed)
+
+
+def test_the_middle_of_an_even_function_is_no_staircase():
+    at_zero = tf.constant([0.0], tf.float64)
+    assert [note.kind for note in cgrad.gradcheck(tf.abs, at_zero).notes] == ["kink"]
+    assert cgrad.gradcheck(tf.square, at_zero).notes == ()
+
+    def sinc(x):
+        safe = tf.where(x == 0.0, tf.ones_like(x), x)
+        return tf.where(x == 0.0, tf.ones_like(x), tf.sin(safe) / safe)
+
+    (found,) = cgrad.gradcheck(sinc, at_zero).faults  # its second derivative there is -1/3, and comes out as 0
+    assert found.name == "backward-not-differentiable"

@@ -100,7 +100,7 @@ def fault(name: str, piece: Evidence, reason: str = "", repair: str = "", **chan
         changes.get("seen", piece.seen),
         changes.get("due", piece.due),
         reason or entry.why,
-        repair or entry.snippet,
+        repair or f"# for example\n{entry.snippet}",
     )
 
 

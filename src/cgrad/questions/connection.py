@@ -47,6 +47,14 @@ def _judge(exam: Exam, index: int, name: str, missing: bool) -> Evidence | None:
     if moving:
         due = f"a slope of {moving[0].value:.6g} along a random direction (give or take {moving[0].bar:.1g})"
         return Evidence("connection", "disconnected", name, seen, due, data)
+    if not missing and _moves_nearby(exam, index):
+        return None  # flat to first order only: a kink, the bottom of a bowl
     if dependence(exam, index):
         return Evidence("connection", "flat", name, seen, "the output changes in steps only", data)
     return None
+
+
+def _moves_nearby(exam: Exam, index: int) -> bool:
+    """Whether the output changes beside the point; a staircase gives the same there, to the last bit."""
+    beside = exam.line(exam.direction([index])).right[0]
+    return bool(np.isfinite(beside).all() and np.any(beside != exam.center))
