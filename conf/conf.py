@@ -19,6 +19,8 @@ os.environ.setdefault("PYTHONHASHSEED", "0")
 # The last sphinx-autodoc-typehints for Python 3.11 uses an interface that Sphinx 10 will drop.
 warnings.filterwarnings("ignore", message=r".*set_application.*")
 
+SITE = (ROOT / "src" / "cgrad" / "faults.py").read_text().partition('SITE = "')[2].partition('"')[0]
+
 project = "cgrad"
 author = "The cgrad authors"
 copyright = "2026, The cgrad authors"
@@ -38,6 +40,9 @@ extensions = [
     "quiet_kernels",
     "public_types",
     "fault_pages",
+    "take_away",
+    "notfound.extension",
+    "sphinxext.opengraph",
 ]
 exclude_patterns = ["_build", "**/README.md"]
 nitpicky = True
@@ -90,6 +95,11 @@ doctest_global_setup = "__name__ = '__main__'"
 
 templates_path = [str(HERE / "_templates")]
 html_theme = "furo"
+# The one address of the site: canonical links, sitemap, previews; the reports of gradcheck lead there, too.
+html_baseurl = ogp_site_url = SITE
+ogp_social_cards = {"enable": False}
+notfound_urls_prefix = "/en/latest/"
+cgrad_repository = ""  # "owner/name": adds "Open in Colab" to the pages with cells
 html_title = "cgrad"
 html_static_path = [str(HERE / "_static")]
 html_css_files = ["site.css"]
