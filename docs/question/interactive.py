@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 from figures import flow
 
+tf.get_logger().setLevel("ERROR")  # it remarks on many small graphs
+
 import cgrad
 
 FUNCTIONS = {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from conftest import DOCS, PAGES
+import pathlib
 
-RECIPES = [p for p in PAGES if p.startswith("recipes/") and p != "recipes/index.html"]
+import pytest
+from bs4 import BeautifulSoup
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+RECIPES = sorted(f"recipes/{path.stem}.html" for path in (DOCS / "recipes").glob("*.md") if path.stem != "index")
 HITS = "#search-results li a"
 # Not the words of the page's title.
 ASKED = {
@@ -48,3 +51,12 @@ def test_the_title_of_a_recipe_finds_it_among_the_first_three(find, recipe):
 @pytest.mark.parametrize(("wanted", "words"), ASKED.items())
 def test_a_question_in_other_words_finds_its_page_among_the_first_three(find, wanted, words):
     assert wanted in find(words)[:3]
+
+
+@pytest.mark.parametrize("page", ["faults/messages.html", "faults/messages-modes.html"])
+def test_a_message_that_a_page_quotes_finds_it(find, site, page):
+    items = BeautifulSoup((site / page).read_text(), "html.parser").select("div.cell_output li code")
+    quoted = [item.get_text(" ", strip=True) for item in items if "Error: " in item.get_text()]
+    assert len(quoted) > 10
+    lost = [message for message in quoted if page not in find(message)[:3]]
+    assert lost == []
