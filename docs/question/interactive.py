@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 from figures import flow
 
-tf.get_logger().setLevel("ERROR")  # it remarks on many small graphs
-
 import cgrad
+
+tf.get_logger().setLevel("ERROR")  # it remarks on many small graphs
 
 FUNCTIONS = {
     "f(x) = (x1, 2 x0)": (2, lambda x: tf.stack([x[1], 2.0 * x[0]])),

@@ -136,6 +136,7 @@ def _judge(exam: Exam) -> tuple[Verdict, Exam]:
     _ask(connection, fine, verdict)
     _ask(linearity, fine, verdict)
     _ask(values, exam if exam.overflows else fine, verdict)
+    verdict.faults.sort(key=lambda fault: fault.name == "wrong-value")  # what has a better name comes first
     if len(verdict.faults) > before and any(call.graph for call in exam.calls):
         _blame_the_graph(fine, verdict)
     if not verdict.faults:

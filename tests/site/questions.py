@@ -33,7 +33,7 @@ def page(site: pathlib.Path, name: str) -> BeautifulSoup:
 
 def title(parsed: BeautifulSoup) -> str:
     """The page's heading."""
-    return next(parsed.select_one("h1").stripped_strings)
+    return parsed.select_one("h1").get_text().rstrip("\N{PILCROW SIGN}").replace("|", "\\|")
 
 
 def result(parsed: BeautifulSoup) -> str:

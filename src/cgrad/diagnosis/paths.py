@@ -61,6 +61,12 @@ def cut_fault(exam: Exam, piece: Evidence) -> Fault | None:
     if not cuts:
         return None
     seen = f"{piece.seen}; the path leaves TensorFlow by {cuts[0]}"
+    if cuts[0].operation == "tf.stop_gradient":
+        reason = (
+            "tf.stop_gradient makes a constant of what it is handed, for the tape; the value still follows the input."
+        )
+        repair = f"# {cuts[0].place}: leave it out; or say that it is meant: cgrad.gradcheck(..., surrogate=True)"
+        return fault("tape-broken", piece, reason, repair, seen=seen)
     repair = f"# {cuts[0].place}: replace {cuts[0].operation} by TensorFlow operations"
     return fault("tape-broken", piece, seen=seen, repair=repair)
 
