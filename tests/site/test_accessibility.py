@@ -1,10 +1,14 @@
-"""axe-core finds nothing on any page against WCAG 2.2 A and AA, on a phone and a desk, in both modes."""
+"""axe-core finds nothing on any page against WCAG 2.2 A and AA, on a phone and a desk, in both modes.
+
+Each page is looked at once, in one of the four ways, which go round; in all four with CGRAD_AXE=all.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib.resources
 import os
+import zlib
 
 import pytest
 
@@ -18,16 +22,26 @@ def axe_core():
     return (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text()
 
 
+WAYS = [(mode, width) for mode in ("light", "dark") for width in WIDTHS]
+
+
 @pytest.fixture(scope="session", params=["light", "dark"])
-def tab(request, browser):
+def mode(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def tab(mode, browser):
     if os.environ.get("CGRAD_SITE") != "required":  # there, its absence is an error
         pytest.importorskip("axe_playwright_python", reason="the extra 'test' is not installed")
-    context = browser.new_context(color_scheme=request.param)
+    context = browser.new_context(color_scheme=mode)
     yield context.new_page()
     context.close()
 
 
 def violations(tab):
+    # the page's observers run with the next frame: boxes that scroll become reachable by the keyboard then
+    tab.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     tab.evaluate(axe_core())
     found = tab.evaluate("rules => axe.run({runOnly: rules})", RULES)
     assert found["passes"], "the checker has seen nothing"
@@ -39,7 +53,10 @@ def violations(tab):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_found_on_any_page(tab, site, page, width):
+def test_nothing_is_found_on_any_page(tab, site, page, width, mode):
+    turn = WAYS[zlib.crc32(page.encode()) % len(WAYS)]
+    if os.environ.get("CGRAD_AXE") != "all" and turn != (mode, width):
+        pytest.skip("CGRAD_AXE=all looks at this way, too")
     tab.set_viewport_size({"width": width, "height": 800})
     tab.goto((site / page).as_uri())
     assert violations(tab) == []
