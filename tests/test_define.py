@@ -717,6 +717,28 @@ def test_the_rule_of_the_rule(graph):
     np.testing.assert_array_equal(curve, 77.0 * U)
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_nested_rule_of_a_compiled_function_under_tapes_outside_of_it(jit):
+    @cgrad.custom_vjp
+    def slope(x, u):
+        return 3.0 * x**2 * u, lambda w: (6.0 * x * u * w, 3.0 * x**2 * w)
+
+    @cgrad.custom_vjp
+    def cube(x):
+        return x**3, lambda u: slope(x, u)  # x is of the forward graph, the call in the backward one
+
+    compiled = tf.function(cube, jit_compile=jit)
+    x = tf.constant([1.0, 2.0])
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = compiled(x)
+        first = inner.gradient(y, x)
+    assert np.allclose(first, 3.0 * x**2)
+    assert np.allclose(outer.gradient(first, x), 6.0 * x)
+
+
 @pytest.mark.parametrize("graph", [False, True])
 def test_third_order_through_nested_jacobians(graph):
     third = cgrad.custom_jacobian(lambda x: 7.0 * tf.ones_like(x), diagonal=True)(lambda x: 5.0 * x)

@@ -29,6 +29,16 @@ _load()
 del _load
 """
 
+# A cell's output goes out at its end: pieces are joined by empty lines, and a slow machine makes more of them.
+IN_ONE_PIECE = """
+def _in_one_piece():
+    import sys
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush_interval = 3600.0
+_in_one_piece()
+del _in_one_piece
+"""
+
 
 def _load_to_read(app: Sphinx, docname: str, content: list[str]) -> None:
     """Pages with docstrings or faults need TensorFlow in this process (one of several, with ``-j``)."""
@@ -51,7 +61,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app._cgrad_ipython = home  # lives as long as the build
     startup = pathlib.Path(home.name) / "profile_default" / "startup"
     startup.mkdir(parents=True)
-    (startup / "00-tensorflow.py").write_text(STARTUP)
+    (startup / "00-tensorflow.py").write_text(STARTUP + IN_ONE_PIECE)
     os.environ["IPYTHONDIR"] = home.name
     trait = KernelManager.class_traits().get("transport_encryption")
     if trait is not None:

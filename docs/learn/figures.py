@@ -49,8 +49,8 @@ def box(x: float, y: float, width: float, words: str, colour: str = "none", heig
 
 
 def two_products(m: int, n: int) -> str:
-    """A row times J and J times a column, to scale."""
-    cell, top = 22.0, 40.0
+    """A row times J and, below it, J times a column, to scale: side by side they would not fit a phone."""
+    cell, top = 22.0, 32.0
     body, x = "", 10.0
     for rows, columns, colour, name, sign in (
         (1, m, ORANGE, "u\u1d40", "\u00b7"),
@@ -61,7 +61,7 @@ def two_products(m: int, n: int) -> str:
         x += columns * cell + 14
         body += text(x, top + 16, sign)
         x += 14
-    x = max(x, 10) + 36
+    wide, x, top = x, 10.0, top + m * cell + 44
     for rows, columns, colour, name, sign in (
         (m, n, BLUE, "J", "\u00b7"),
         (n, 1, ORANGE, "v", "="),
@@ -72,10 +72,10 @@ def two_products(m: int, n: int) -> str:
         body += text(x, top + 16, sign)
         x += 14
     label = (
-        f"Left: a row u with {m} entries times a {m} by {n} matrix J gives a row with {n} entries. "
-        f"Right: J times a column v with {n} entries gives a column with {m} entries."
+        f"Above: a row u with {m} entries times a {m} by {n} matrix J gives a row with {n} entries. "
+        f"Below: J times a column v with {n} entries gives a column with {m} entries."
     )
-    return svg(label, x, top + max(m, n) * cell + 12, body)
+    return svg(label, max(wide, x), top + max(m, n) * cell + 12, body)
 
 
 def repeated_row(rows: int, columns: int) -> str:
@@ -99,10 +99,11 @@ def repeated_row(rows: int, columns: int) -> str:
 
 def chain(steps: Sequence[str], broken: int | None = None) -> str:
     """Steps from left to right, the way back dashed; after step ``broken`` there is no way back."""
-    width, gap, top = 92.0, 34.0, 30.0
+    # Boxes as wide as their words, so that five of them fit a phone in letters of 12 px.
+    gap, top, x = 22.0, 30.0, 8.0
     body = ""
     for k, words in enumerate(steps):
-        x = 8 + k * (width + gap)
+        width = 18 + 6.8 * len(words)
         body += box(x, top, width, words, ORANGE if k == broken else "none")
         if k:
             body += arrow(x - gap, top + 11, x - 2, top + 11)
@@ -110,10 +111,11 @@ def chain(steps: Sequence[str], broken: int | None = None) -> str:
                 body += arrow(x - 2, top + 24, x - gap + 1, top + 24, dashed=True)
             elif k == broken:
                 body += text(x - gap / 2, top + 30, "\u2715")
+        x += width + gap
     body += text(8, top - 12, "forward", "start") + text(8, top + 60, "backward (dashed)", "start")
     label = "Forward: " + ", then ".join(steps) + ". "
     label += "Every step has a way back." if broken is None else f"The way back ends before {steps[broken]}."
-    return svg(label, 16 + len(steps) * (width + gap) - gap, top + 70, body)
+    return svg(label, x - gap + 8, top + 70, body)
 
 
 def batch(m: int, n: int) -> str:
@@ -137,7 +139,7 @@ def loglog(
 ) -> str:
     """Curves on logarithmic axes; each is (name, colour, x values, y values)."""
     curves = list(curves)
-    left, top, width, height = 64.0, 16.0, 380.0, 230.0
+    left, top, width, height = 64.0, 16.0, 310.0, 230.0
     logs = [([math.log10(v) for v in xs], [math.log10(v) for v in ys]) for _, _, xs, ys in curves]
     low_x, high_x = (f(f(xs) for xs, _ in logs) for f in (min, max))
     low_y, high_y = math.floor(min(min(ys) for _, ys in logs)), math.ceil(max(max(ys) for _, ys in logs))
@@ -152,8 +154,8 @@ def loglog(
         points = " ".join(f"{place_x(a):.1f},{place_y(b):.1f}" for a, b in zip(xs, ys, strict=True))
         dash = ("", ' stroke-dasharray="6 3"', ' stroke-dasharray="2 3"')[k % 3]
         body += f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"{dash}/>'
-        body += f'<path d="M{left + width - 150} {top + 14 + 20 * k}h26" stroke="{colour}" stroke-width="2.5"{dash}/>'
-        body += text(left + width - 118, top + 19 + 20 * k, name, "start")
+        body += f'<path d="M{left + 14} {top + 14 + 20 * k}h26" stroke="{colour}" stroke-width="2.5"{dash}/>'
+        body += text(left + 46, top + 19 + 20 * k, name, "start")
     body += text(left + width / 2, top + height + 40, across)
     body += f'<g transform="rotate(-90 14 {top + height / 2})">{text(14, top + height / 2, up)}</g>'
     return svg(label, left + width + 20, top + height + 50, body)
@@ -161,7 +163,7 @@ def loglog(
 
 def both_ways() -> str:
     """Forward mode above the chain of operations, reverse mode below."""
-    body, width, gap, top = "", 70.0, 50.0, 70.0
+    body, width, gap, top = "", 58.0, 40.0, 70.0
     for k, words in enumerate(("x", "f", "g", "y")):
         x = 8 + k * (width + gap)
         body += box(x, top, width, words)

@@ -81,6 +81,8 @@ class Definition:
         self._captures.check(args, kwargs)
         recording = internals.could_record()
         tensors = bound.tensors
+        if not tf.executing_eagerly():
+            tensors = _of_this_graph(tensors)
         call.followed, call.recorded = recording and internals.followed_by_accumulator(tensors), False
         if call.followed and self.detached:
             tensors = _copies(tensors)  # or it would differentiate the forward pass, for nothing
@@ -313,6 +315,17 @@ class _Call:
             )
         )
         return [next(pushed) if bind.differentiable(up) else None for up in ups]
+
+
+def _of_this_graph(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Brings in what belongs to another graph: the argument of a call inside a rule whose function is compiled.
+
+    `tf.custom_gradient` records the call with the tensors it was handed. A backward graph that is differentiated
+    again, from outside, would look for a tensor of the forward graph, and "out of scope" is all TensorFlow says.
+    """
+    here = tf.compat.v1.get_default_graph()
+    foreign = [getattr(t, "graph", here) is not here for t in tensors]
+    return [tf.identity(t) if away else t for t, away in zip(tensors, foreign, strict=True)]
 
 
 def _copies(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
