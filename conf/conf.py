@@ -6,8 +6,9 @@ import sys
 import warnings
 from importlib.metadata import version as installed
 
+from cgrad.faults import SITE
+
 HERE = pathlib.Path(__file__).parent.resolve()
-ROOT = HERE.parent
 sys.path.insert(0, str(HERE / "extensions"))
 
 # Kernels inherit these; after TensorFlow's import it is too late for them.
@@ -18,8 +19,6 @@ os.environ.setdefault("PYTHONHASHSEED", "0")
 
 # The last sphinx-autodoc-typehints for Python 3.11 uses an interface that Sphinx 10 will drop.
 warnings.filterwarnings("ignore", message=r".*set_application.*")
-
-SITE = (ROOT / "src" / "cgrad" / "faults.py").read_text().partition('SITE = "')[2].partition('"')[0]
 
 project = "cgrad"
 author = "The cgrad authors"

@@ -307,6 +307,10 @@ class Exam:
         step = first_step(eps) * (2.0**-7 if finer else 1.0)
         return Line(lambda t: self._value(steps, t), self.center, eps, step)
 
+    def beside(self, steps: Sequence[Vector]) -> Vector:
+        """The outputs one step along a direction."""
+        return self._value(steps, 2.0 ** round(math.log2(first_step(self.eps))))
+
     def _value(self, steps: Sequence[Vector], t: float) -> Vector:
         """The outputs nearby; where f refuses to be evaluated, or changes its shape, they are not numbers."""
         try:

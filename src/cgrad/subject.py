@@ -91,20 +91,26 @@ def _shared(tensor: Any) -> Array:
 
 def pieces(*arrays: Array) -> Iterator[tuple[Vector, ...]]:
     """The real numbers of arrays of one size, some of each at a time: double precision of all of them may not fit."""
-    views = []
-    for array in arrays:
-        row = np.ascontiguousarray(array).reshape(-1)
-        views.append(row.view(row.real.dtype) if row.dtype.kind == "c" else row)
+    views = [_real(array) for array in arrays]
     for start in range(0, max((view.size for view in views), default=0), PIECE):
         yield tuple(view[start : start + PIECE].astype(np.float64) for view in views)
 
 
 def flat(value: Array) -> Vector:
     """The real numbers of an array: complex entries count as two."""
-    array = np.ascontiguousarray(value)
-    if array.dtype.kind == "c":
-        return array.astype(np.complex128).reshape(-1).view(np.float64)
-    return array.astype(np.float64).reshape(-1)
+    found: Vector = _real(value).astype(np.float64)
+    return found
+
+
+def largest(array: Array) -> float:
+    """The largest absolute value among the real numbers of an array; 0 if there are none."""
+    return max((float(np.abs(piece).max()) for (piece,) in pieces(array)), default=0.0)
+
+
+def _real(array: Array) -> Any:
+    """The real numbers of an array in its own precision: a view of its memory where that lies in one piece."""
+    row = np.ascontiguousarray(array).reshape(-1)
+    return row.view(row.real.dtype) if row.dtype.kind == "c" else row
 
 
 def _named_leaves(f: Any, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
@@ -198,8 +204,7 @@ def _apart(leaves: list[Any]) -> list[Any]:
 def _shifted(value: Array, step: Vector, t: float) -> Array:
     """``value + t * step``, some numbers at a time."""
     found: Array = np.empty(value.shape, value.dtype)
-    rows = [np.ascontiguousarray(a).reshape(-1) for a in (value, found)]
-    old, new = (row.view(row.real.dtype) if row.dtype.kind == "c" else row for row in rows)
+    old, new = _real(value), _real(found)
     for start in range(0, step.size, PIECE):
         part = slice(start, start + PIECE)
         new[part] = old[part] + (t * step[part].astype(np.float64)).astype(old.dtype)

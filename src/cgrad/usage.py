@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import reprlib
 from collections.abc import Collection, Iterable, Sequence
@@ -101,8 +102,6 @@ def collection_of_names(option: str, value: Any) -> Collection[str]:
 
 def size(what: str, sizes: Iterable[int], advice: str) -> None:
     """Refuses a tensor that is too large, before anybody allocates it."""
-    total = 1
-    for one in sizes:
-        total *= int(one)
+    total = math.prod(map(int, sizes))
     if total > LARGEST:
         raise UsageError(f"{what} has {total} elements; at most {LARGEST} were due: {advice}")

@@ -18,10 +18,8 @@ from cgrad.diagnosis.paths import captured_fault
 from cgrad.diagnosis.verdict import Fault, fault
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.numerics import Vector
+from cgrad.questions.values import SLIGHT
 from cgrad.subject import Array, Input, Subject, flat, numpy
-
-SLIGHT = 1e-5
-"""A relative error below this may be the function's own: a solver stops at some tolerance."""
 
 
 def name(exam: Exam, piece: Evidence) -> Fault:

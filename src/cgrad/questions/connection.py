@@ -56,5 +56,5 @@ def _judge(exam: Exam, index: int, name: str, missing: bool) -> Evidence | None:
 
 def _moves_nearby(exam: Exam, index: int) -> bool:
     """Whether the output changes beside the point; a staircase gives the same there, to the last bit."""
-    beside = exam.line(exam.direction([index])).right[0]
+    beside = exam.beside(exam.direction([index]))
     return bool(np.isfinite(beside).all() and np.any(beside != exam.center))

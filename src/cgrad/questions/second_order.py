@@ -18,7 +18,7 @@ from cgrad import interception
 from cgrad.exam import Evidence, Exam, run_eagerly
 from cgrad.numerics import Line, Vector
 from cgrad.questions.modes import traced
-from cgrad.subject import PIECE, Array, differentiable, flat, numpy, pieces
+from cgrad.subject import PIECE, Array, differentiable, flat, largest, numpy, pieces
 
 _STRIDE = 1024
 
@@ -34,7 +34,7 @@ def ask(exam: Exam) -> list[Evidence]:
     truth = _Truth(exam, used, weights)
     with interception.observing() as calls:
         try:
-            second, upstream = twice(exam, used, weights)
+            second, upstream = twice(exam, used, weights, in_upstream=True)
         except Exception as error:
             return _raised(error, truth, calls)
     found = [e for i, h in zip(used, second, strict=True) if (e := _judge(exam, i, h, truth)) is not None]
@@ -72,7 +72,7 @@ def _in_graph(exam: Exam, used: list[int], weights: list[Array], eager: list[Arr
 
 
 def _close(got: Array, due: Array) -> bool:
-    atol = 1e-4 * max(float(np.abs(d).max()) for (d,) in pieces(due))
+    atol = 1e-4 * largest(due)
     return all(np.allclose(g, d, rtol=1e-3, atol=atol) for g, d in pieces(got, due))
 
 
@@ -102,22 +102,29 @@ def _signs(exam: Exam, index: int) -> Array:
 Found = list[Array | None]
 
 
-def twice(exam: Exam, used: Sequence[int], weights: Sequence[Array]) -> tuple[Found, Found | None]:
+def twice(
+    exam: Exam, used: Sequence[int], weights: Sequence[Array], in_upstream: bool = False
+) -> tuple[Found, Found | None]:
     """Returns h for each used input, and k for each output; None where the second tape found no path.
 
-    There is no k (None in place of the list) where the rule refuses this loudly.
+    There is no k (None in place of the list) where it was not asked for, or the rule refuses it loudly.
     """
     subject = exam.subject
     sources = [subject.inputs[i].leaf for i in used]
-    second, upstream = _twice(exam, subject.leaves, sources, exam.probes[0], weights)
+    second, upstream = _twice(exam, subject.leaves, sources, exam.probes[0], weights, in_upstream)
     arrays = [[None if h is None else numpy(h) for h in found] for found in (second, upstream or [])]
     return arrays[0], None if upstream is None else arrays[1]
 
 
 def _twice(
-    exam: Exam, leaves: Sequence[Any], sources: Sequence[Any], probe: Sequence[Any], weights: Sequence[Any]
+    exam: Exam,
+    leaves: Sequence[Any],
+    sources: Sequence[Any],
+    probe: Sequence[Any],
+    weights: Sequence[Any],
+    in_upstream: bool = False,
 ) -> tuple[list[Any], list[Any] | None]:
-    with tf.GradientTape(persistent=True) as outer:
+    with tf.GradientTape(persistent=in_upstream) as outer:
         for source in sources:
             outer.watch(source)
         with tf.GradientTape() as inner:
@@ -125,14 +132,16 @@ def _twice(
                 inner.watch(source)
             targets = [y for y in exam.subject.call(leaves) if differentiable(y)]
         upstreams = [tf.cast(u, y.dtype) for u, y in zip(probe, targets, strict=True)]
-        for u in upstreams:
-            outer.watch(u)
+        if in_upstream:
+            outer.watch(upstreams)
         gradients = inner.gradient(targets, sources, output_gradients=upstreams)
         gradients = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
     exam.subject.pulls += 2
     kept = [(g, tf.cast(w, g.dtype)) for g, w in zip(gradients, weights, strict=True) if g is not None]
     rules, cotangents = [g for g, _ in kept], [w for _, w in kept]
     second = list(outer.gradient(rules, sources, output_gradients=cotangents))
+    if not in_upstream:
+        return second, None
     try:
         return second, list(outer.gradient(rules, upstreams, output_gradients=cotangents))
     except Exception:

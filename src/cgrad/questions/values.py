@@ -15,7 +15,10 @@ import numpy as np
 
 from cgrad.exam import Evidence, Exam
 from cgrad.numerics import Shape, Slope, Vector
-from cgrad.subject import PIECE, Array, flat, pieces
+from cgrad.subject import PIECE, Array, flat, largest, pieces
+
+SLIGHT = 1e-5
+"""A relative error below this may be the function's own: a solver stops at some tolerance."""
 
 CONFIRM = 6
 """Entries that a mismatch pays differences for."""
@@ -171,7 +174,7 @@ def _differing(exam: Exam, index: int, answers: list[list[Array | None]], truths
         due = truth[index]
         due = np.zeros(got.shape, got.dtype) if due is None else due
         # sums of terms of this size are rounded to this
-        most = max((float(np.abs(t).max()) for (t,) in pieces(due)), default=0.0) if exam.eps > 1e-10 else 0.0
+        most = largest(due) if exam.eps > 1e-10 else 0.0
         for k, (g, t, scale) in enumerate(pieces(got, due, scales)):
             room = tolerance(exam) * np.maximum(np.abs(g), np.abs(t)) + exam.invisible(np.abs(scale)) * 1e-2
             room = room + 32.0 * exam.eps * most
@@ -377,7 +380,7 @@ def _mismatch(
     looked = size if truths is not None or checked is None else len(checked)
     got = float(worst.got[0])
     apart = abs(got - due) / max(abs(got), abs(due), np.finfo(float).tiny)
-    digits = 7 if apart > 1e-5 else 12  # enough to see where they part
+    digits = 7 if apart > SLIGHT else 12  # enough to see where they part
     return Evidence(
         "values",
         "mismatch",
